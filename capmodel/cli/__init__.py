@@ -1,0 +1,62 @@
+"""The command line: parse, call, print. One file per command, imported when it is called.
+
+A command lives in `capmodel/cli/<name>.py` as a click command named `command`.
+Exit codes: 0 done; 1 understood, but the answer is no; 2 bad usage or input, one line.
+"""
+
+import sys
+from importlib import import_module
+
+import click
+
+from capmodel import __version__
+
+# Name -> the line shown by `capmodel --help`.
+COMMANDS = {
+    "run": "The main job: ingest, features, roofline, regressor, grade card, capacity plan.",
+    "predict": "One decode step: seconds, what binds, what fits.",
+    "grade": "Held-out errors of every estimator, by split.",
+    "fit": "Fit a calibration on runs and save it.",
+    "ingest": "Read benchmark files into one runs table.",
+    "kv": "Cache bytes, blocks and concurrency.",
+    "profile": "What is in a runs table.",
+    "dataset": "Build or fetch reference runs.",
+    "lab": "A small decoder that proves the cache arithmetic.",
+}
+
+
+class _Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        loaded = import_module(f"capmodel.cli.{name}").command
+        return loaded if isinstance(loaded, click.Command) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="capmodel")
+def group() -> None:
+    """What your GPUs will do for a language model, with a measured error bar."""
+
+
+def main(args: list[str] | None = None) -> None:
+    """Entry point: turns errors a user can mend into one line and exit code 2."""
+    try:
+        status = group.main(args=args, prog_name="capmodel", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("capmodel: stopped", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        click.echo(f"capmodel: {error.format_message()}", err=True)
+        sys.exit(error.exit_code)
+    except (ValueError, OSError) as error:
+        click.echo(f"capmodel: {error}", err=True)
+        sys.exit(2)
+    sys.exit(status if isinstance(status, int) else 0)
