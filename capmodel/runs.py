@@ -1,0 +1,274 @@
+"""The runs table: one row per measured configuration; its columns, units and checks.
+
+`RUNS` is the one place that says how each column is typed, checked and read. Every problem of
+a table is reported at once, by row, column, value and reason.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from capmodel.dtypes import kv_dtype_name, weight_dtype_name
+
+
+@dataclass(frozen=True, slots=True)
+class RunColumn:
+    """One column. kind: "text", "number" or "integer". Bounds are inclusive, None = open."""
+
+    name: str
+    kind: str
+    unit: str
+    meaning: str
+    required: bool = False
+    minimum: float | None = None
+    maximum: float | None = None
+    default: str | float | None = None
+
+
+def _text(name: str, meaning: str, **more: object) -> RunColumn:
+    return RunColumn(name, "text", "", meaning, **more)  # type: ignore[arg-type]
+
+
+def _count(name: str, unit: str, meaning: str, **more: object) -> RunColumn:
+    return RunColumn(name, "integer", unit, meaning, **{"minimum": 1, "maximum": 1e12, **more})  # type: ignore[arg-type]
+
+
+def _number(name: str, unit: str, meaning: str, **more: object) -> RunColumn:
+    return RunColumn(name, "number", unit, meaning, **more)  # type: ignore[arg-type]
+
+
+_TINY = 1e-9  # a time of zero or less is no time; nothing measured here is under a nanosecond
+
+RUNS: tuple[RunColumn, ...] = (
+    _text("run_id", "unique name of the row; numbered where absent"),
+    _text("source", "where the row comes from; the file name where absent"),
+    _text("engine", "serving engine", required=True),
+    _text("model", "catalogue name, or any name where the shape columns are given", required=True),
+    _text("gpu", "catalogue name, or any name where the GPU columns are given", required=True),
+    _count("tp", "GPUs", "tensor parallel degree", default=1),
+    _text("weight_dtype", "stored weights", required=True),
+    _text("kv_dtype", "stored cache", required=True),
+    _number("batch_size", "sequences", "decoded together in the step (admitted, not offered)",
+            required=True, minimum=1e-3, maximum=1e6),
+    _number("context_len", "tokens", "mean cached tokens per sequence during the step",
+            required=True, minimum=1, maximum=1e9),
+    _number("step_time_s", "s", "one decode step; the target", minimum=_TINY, maximum=1e5),
+    _number("throughput_tok_s", "tokens/s", "batch_size / step_time_s",
+            minimum=_TINY, maximum=1e12),
+    _text("engine_version", "version of the engine"),
+    _count("pp", "stages", "layer split over that many GPUs", default=1),
+    _count("dp", "ranks", "attention data parallel degree", default=1),
+    _count("ep", "GPUs", "expert parallel degree", default=1),
+    _count("n_gpus", "GPUs", "GPUs of the deployment"),
+    _number("input_len", "tokens", "prompt", minimum=0, maximum=1e9),
+    _number("output_len", "tokens", "generated", minimum=1, maximum=1e9),
+    _number("prefill_chunk", "tokens", "prompt tokens per prefill pass; absent = one pass"),
+    _number("concurrency", "requests", "offered by the client", minimum=0, maximum=1e9),
+    _number("ttft_s", "s", "time to first token", minimum=0, maximum=1e7),
+    _number("tpot_s", "s", "(E2E - TTFT) / (output - 1)", minimum=0, maximum=1e5),
+    _number("e2e_s", "s", "request sent to last token", minimum=0, maximum=1e7),
+    _text("step_time_definition", "how step_time_s was derived", default="decode_step"),
+    _text("flags", "named doubts about the row, comma separated", default=""),
+    _count("n_layers", "", "shape: layers"),
+    _count("hidden_size", "", "shape: model width"),
+    _count("n_heads", "", "shape: query heads"),
+    _count("n_kv_heads", "", "shape: KV heads"),
+    _count("head_dim", "", "shape: width of a head"),
+    _count("intermediate_size", "", "shape: width of the MLP or of one expert"),
+    _count("vocab_size", "", "shape: vocabulary"),
+    _number("n_params", "", "shape: parameters", minimum=1, maximum=1e15),
+    _count("n_experts", "", "shape: experts per MoE layer"),
+    _count("n_experts_per_token", "", "shape: experts a token is routed to"),
+    _number("memory_bytes", "byte", "GPU: marketed memory", minimum=1, maximum=1e15),
+    _number("bandwidth_bytes_per_s", "byte/s", "GPU: datasheet bandwidth", minimum=1, maximum=1e18),
+    _number("flops_per_s", "FLOP/s", "GPU: dense peak of the matmul", minimum=1, maximum=1e20),
+)  # fmt: skip
+
+SHAPE_COLUMNS = ("n_layers", "hidden_size", "n_heads", "n_kv_heads", "head_dim",
+                 "intermediate_size", "vocab_size", "n_params", "n_experts",
+                 "n_experts_per_token")  # fmt: skip
+GPU_COLUMNS = ("memory_bytes", "bandwidth_bytes_per_s", "flops_per_s")
+
+# What step_time_s may be, and whether the prefill of others is inside it.
+STEP_TIME_DEFINITIONS = {
+    "decode_step": "one decode step, nothing else inside",
+    "differenced": "difference of two runs that differ in output length, over the extra tokens",
+    "e2e_over_output": "end-to-end latency of one static batch / output tokens; prefill inside",
+    "tpot": "(E2E - TTFT) / (output - 1), the prefill of other requests inside",
+    "tpot_decode_only": "(E2E - TTFT) / (output - 1) on a decode-only worker; no prefill inside",
+    "itl_median": "median gap between streamed tokens; close to the step",
+}
+PREFILL_INSIDE = ("e2e_over_output", "tpot")
+
+_BY_NAME = {column.name: column for column in RUNS}
+
+
+class RunsError(ValueError):
+    """A runs table that cannot be used.
+
+    problems: one row per problem, columns `row` (counted from 1 below the header), `column`,
+    `value` and `reason`.
+    """
+
+    def __init__(self, problems: pd.DataFrame, where: str = "runs table") -> None:
+        self.problems = problems.reset_index(drop=True)
+        self.where = where
+        super().__init__(self._message())
+
+    def _message(self, limit: int = 8) -> str:
+        lines = [
+            f"{'row ' + str(row) + ', ' if row else ''}{column}: {reason}"
+            + (f" (got {value!r})" if value is not None else "")
+            for row, column, value, reason in self.problems.head(limit).itertuples(index=False)
+        ]
+        more = len(self.problems) - len(lines)
+        tail = [f"and {more} more"] if more > 0 else []
+        count = f"{len(self.problems)} problem{'s' if len(self.problems) > 1 else ''}"
+        return f"{self.where} has {count}: " + "; ".join(lines + tail)
+
+
+def problem_table(problems: Sequence[tuple[int | None, str, object, str]]) -> pd.DataFrame:
+    """Problems as the table that `RunsError` carries."""
+    return pd.DataFrame(problems, columns=["row", "column", "value", "reason"], dtype=object)
+
+
+def validate_runs(runs: pd.DataFrame, where: str = "runs table") -> pd.DataFrame:
+    """A checked copy of `runs`: canonical dtypes, defaults filled, `step_time_s` present.
+
+    Columns outside the schema are kept as they are. Raises RunsError with every problem.
+    """
+    _check_layout(runs, where)
+    checked: dict[str, pd.Series] = {}
+    problems: list[pd.DataFrame] = []
+    for column in RUNS:
+        if column.name in runs:
+            series, found = _check_column(runs[column.name], column)
+            checked[column.name] = series
+            problems.extend(found)
+        elif column.default is not None:
+            checked[column.name] = pd.Series(column.default, index=runs.index)
+    extra = {str(name): runs[name] for name in runs if name not in _BY_NAME}
+    table = pd.DataFrame({**checked, **extra}, index=runs.index).reset_index(drop=True)
+    problems += _check_across(table)
+    found = [frame for frame in problems if len(frame)]
+    if found:
+        raise RunsError(pd.concat(found).sort_values("row", kind="stable"), where)
+    return _complete(table, where)
+
+
+def _check_layout(runs: pd.DataFrame, where: str) -> None:
+    if not len(runs.columns) or not len(runs):
+        raise RunsError(problem_table([(None, "table", None, "it holds no rows")]), where)
+    doubled = sorted(set(runs.columns[runs.columns.duplicated()].astype(str)))
+    missing = [column.name for column in RUNS if column.required and column.name not in runs]
+    found: list[tuple[int | None, str, object, str]] = [
+        (None, name, None, "the column occurs twice; keep one") for name in doubled
+    ]
+    for name in missing:
+        unit = f" [{_BY_NAME[name].unit}]" if _BY_NAME[name].unit else ""
+        found.append((None, name, None, f"column is missing: {_BY_NAME[name].meaning}{unit}"))
+    if "step_time_s" not in runs and "throughput_tok_s" not in runs:
+        reason = "column is missing: one decode step [s]; or give throughput_tok_s"
+        found.append((None, "step_time_s", None, reason))
+    if found:
+        present = ", ".join(map(str, list(runs.columns)[:12]))
+        found.append((None, "table", None, f"its columns are {present}"))
+        raise RunsError(problem_table(found), where)
+
+
+def _check_column(series: pd.Series, column: RunColumn) -> tuple[pd.Series, list[pd.DataFrame]]:
+    series = series.reset_index(drop=True)
+    absent = series.isna() | (series.astype(str).str.strip() == "")
+    if column.kind == "text":
+        text = series.astype(str).str.strip().where(~absent, "")
+        if column.required:
+            bad = absent
+            return text, [_rows(series, bad, column.name, "a name is needed here")]
+        return text.where(~absent, str(column.default or "")), []
+    numbers = pd.to_numeric(series, errors="coerce").astype(float)
+    unreadable = numbers.isna() & ~absent
+    found = [_rows(series, unreadable, column.name, _why_no_number(series[unreadable]))]
+    if column.required or column.name == "step_time_s":
+        found.append(_rows(series, absent, column.name, "a number is needed here"))
+    infinite = pd.Series(np.isinf(numbers), index=numbers.index)
+    found.append(_rows(series, infinite, column.name, "must be finite"))
+    if column.minimum is not None:
+        low = numbers < column.minimum
+        least = "above 0" if column.minimum <= 1e-3 else f"at least {column.minimum:g}"
+        least = "0 or more" if column.minimum == 0 else least
+        found.append(_rows(series, low, column.name, f"must be {least}{_unit(column)}"))
+    if column.maximum is not None:
+        high = (numbers > column.maximum) & ~infinite
+        reason = f"must be at most {column.maximum:g}{_unit(column)}; is the unit right?"
+        found.append(_rows(series, high, column.name, reason))
+    if column.kind == "integer":
+        broken = numbers.notna() & ~infinite & (numbers != np.floor(numbers))
+        found.append(_rows(series, broken, column.name, "must be a whole number"))
+    if column.default is not None:
+        numbers = numbers.fillna(float(column.default))
+    if column.kind == "integer" and np.isfinite(numbers).all():
+        numbers = numbers.astype("int64")
+    return numbers, found
+
+
+def _why_no_number(values: pd.Series) -> str:
+    if values.astype(str).str.contains(r"^\s*[\d.,' ]+\s*$", regex=True).any():
+        return "not a number; write it without thousands separators and with a decimal point"
+    return "not a number"
+
+
+def _check_across(table: pd.DataFrame) -> list[pd.DataFrame]:
+    found = []
+    if "run_id" in table:
+        named = table["run_id"] != ""
+        again = named & table["run_id"].duplicated(keep=False)
+        found.append(_rows(table["run_id"], again, "run_id", "the name occurs more than once"))
+    for name, canonical in (("weight_dtype", weight_dtype_name), ("kv_dtype", kv_dtype_name)):
+        if name in table:
+            for value in table[name].unique():
+                try:
+                    canonical(value)
+                except ValueError as error:
+                    hit = (table[name] == value) & (value != "")
+                    found.append(_rows(table[name], hit, name, str(error)))
+    known = ", ".join(STEP_TIME_DEFINITIONS)
+    unknown = ~table["step_time_definition"].isin(list(STEP_TIME_DEFINITIONS))
+    found.append(_rows(table["step_time_definition"], unknown, "step_time_definition",
+                       f"must be one of {known}"))  # fmt: skip
+    return found
+
+
+def _complete(table: pd.DataFrame, where: str) -> pd.DataFrame:
+    for name, canonical in (("weight_dtype", weight_dtype_name), ("kv_dtype", kv_dtype_name)):
+        table[name] = table[name].map({value: canonical(value) for value in table[name].unique()})
+    table["engine"] = table["engine"].str.lower()
+    numbered = pd.Series([f"row-{number}" for number in range(1, len(table) + 1)])
+    if "run_id" not in table:
+        table.insert(0, "run_id", numbered)
+    table["run_id"] = table["run_id"].where(table["run_id"] != "", numbered)
+    if "source" not in table:
+        table.insert(1, "source", where)
+    if "step_time_s" not in table:
+        table["step_time_s"] = table["batch_size"] / table["throughput_tok_s"]
+    if table["step_time_s"].isna().any():
+        bad = table["step_time_s"].isna()
+        raise RunsError(
+            _rows(table["step_time_s"], bad, "step_time_s", "a number is needed"), where
+        )
+    return table
+
+
+def _rows(series: pd.Series, bad: pd.Series, column: str, reason: str) -> pd.DataFrame:
+    bad = bad.fillna(False).astype(bool)
+    if not bad.any():
+        return problem_table([])
+    values = series[bad]
+    return pd.DataFrame(
+        {"row": values.index + 1, "column": column, "value": values.to_numpy(object),
+         "reason": reason}, dtype=object)  # fmt: skip
+
+
+def _unit(column: RunColumn) -> str:
+    return f" {column.unit}" if column.unit else ""
