@@ -17,6 +17,10 @@ class SoftmaxAttention:
     chunk: a token sees only its own chunk of that many tokens (Llama-4), None = no chunks.
     k_eq_v: V is taken from K's projection; saves `v_proj` weights, not cache (Gemma-4).
     owns_cache: False when the layer reads another layer's cache (cross-layer sharing).
+    qk_norm: queries and keys are normalised per head; qk_norm_full: over their whole width.
+    output_gate: the query projection is doubled by a gate as wide as the queries (Qwen3.5).
+    head_gate: one gate per head from a `hidden x n_heads` matrix (Step-3.5).
+    sinks: one learned logit per head takes part in the softmax (gpt-oss).
     index_key_dim: width of an extra index key kept per token (MiniMax-M3), 0 = none.
     index_topk: cached tokens read per step when an index selects them, None = all.
     """
@@ -32,7 +36,9 @@ class SoftmaxAttention:
     qkv_bias: bool = False
     out_bias: bool = False
     qk_norm: bool = False
+    qk_norm_full: bool = False
     output_gate: bool = False
+    head_gate: bool = False
     sinks: bool = False
     index_key_dim: int = 0
     index_topk: int | None = None
@@ -86,7 +92,7 @@ class CompressedAttention:
 
 @dataclass(frozen=True, slots=True)
 class CrossAttention:
-    """Encoder-decoder attention: keys and values of `source_len` encoder tokens, fixed per request."""
+    """Encoder-decoder attention over `source_len` encoder tokens, fixed per request."""
 
     n_heads: int
     n_kv_heads: int

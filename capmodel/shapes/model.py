@@ -50,7 +50,11 @@ MlpKind = DenseMlp | MoeMlp
 
 @dataclass(frozen=True, slots=True)
 class LayerGroup:
-    """`count` identical layers. A part that is None does not exist in them (no-op blocks)."""
+    """`count` identical layers. A part that is None does not exist in them (no-op blocks).
+
+    n_norms: norms of `hidden_size` per layer, with a bias each if `norm_bias`.
+    other_parameters: per layer, outside the parts above (hyper-connections, layer scalars).
+    """
 
     count: int
     attention: AttentionKind | None
@@ -59,6 +63,7 @@ class LayerGroup:
     cross: CrossAttention | None = None
     n_norms: int = 2
     norm_bias: bool = False
+    other_parameters: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,9 @@ class CheckpointQuantization:
 
     dtype: dtype of the quantised matrices. kept: glob patterns of modules left in 16 bits.
     group_size: elements per scale, None = per tensor or per channel.
+    zero_points: one more number per group (asymmetric int4).
     expert_dtype: set where experts are stored in another dtype than the rest.
+    kept_in_layers: (pattern, layers) where only so many layers keep a module in 16 bits.
     """
 
     method: str
@@ -76,6 +83,15 @@ class CheckpointQuantization:
     zero_points: bool = False
     kept: tuple[str, ...] = ()
     expert_dtype: str | None = None
+    kept_in_layers: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tower:
+    """An encoder beside the decoder (vision, audio, Whisper's): stored, not read while decoding."""
+
+    name: str
+    parameters: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +100,13 @@ class ModelShape:
 
     Groups are unordered: identical layers are counted together wherever they stand.
     `extra_groups` are layers outside the main stack (MTP or draft heads): their weights
-    are stored, their cache exists only where an engine runs them.
+    are stored, their cache exists only where an engine runs them. Each has a projection of
+    `2 * hidden x hidden` that joins its two inputs; `extra_embeddings` counts the tables of
+    `vocab x hidden` a checkpoint stores again for them (DeepSeek-V3: 2).
+    position_embeddings: rows of a learned position table, 0 = none.
+    per_layer_input: width of gemma's per-layer embeddings, 0 = none.
+    stated_parameters: a published total that overrides the sum of the matrices (the difference
+    goes to the MLPs or experts); set by `shape_from_columns` only.
     """
 
     name: str
@@ -97,9 +119,19 @@ class ModelShape:
     source: str = ""
     quantization: CheckpointQuantization | None = None
     extra_groups: tuple[LayerGroup, ...] = ()
+    extra_embeddings: int = 0
     position_embeddings: int = 0
+    head_bias: bool = False
+    per_layer_input: int = 0
+    towers: tuple[Tower, ...] = ()
+    other_parameters: int = 0
+    stated_parameters: int | None = None
     aliases: tuple[str, ...] = field(default=(), compare=False)
     notes: str = field(default="", compare=False)
+
+    def __hash__(self) -> int:
+        """Cheap, so that a shape can key a cache; equality still compares every field."""
+        return hash((self.name, self.hidden_size, self.vocab_size))
 
     @property
     def n_layers(self) -> int:

@@ -1,0 +1,146 @@
+"""The model catalogue: one TOML entry per model, found by name, alias or Hugging Face id.
+
+Own entries (TOML or JSON in the folder `CAPMODEL_CATALOG` names, or its `models` folder) come
+before the packaged ones.
+"""
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from capmodel.shapes.config import config_name, is_config, shape_from_config
+from capmodel.shapes.entry import shape_from_entry
+from capmodel.shapes.files import read_table
+from capmodel.shapes.model import ModelShape
+
+VARIABLE = "CAPMODEL_CATALOG"
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Raw entries by name, and who answers to which spelling."""
+
+    entries: dict[str, Mapping[str, Any]]
+    spellings: dict[str, tuple[str, ...]]
+
+
+def shape_names() -> tuple[str, ...]:
+    """Names of all catalogued models, sorted."""
+    return tuple(sorted(_catalogue(os.environ.get(VARIABLE, "")).entries))
+
+
+def find_shape(name: str) -> ModelShape:
+    """The catalogued shape called `name`, whatever its case; the network is never touched.
+
+    Raises ValueError for an unknown name (with the nearest) or an ambiguous one (with the
+    candidates).
+    """
+    return _find(name, os.environ.get(VARIABLE, ""))
+
+
+def in_catalogue(name: str) -> bool:
+    """Whether `find_shape(name)` has an answer."""
+    return len(_catalogue(os.environ.get(VARIABLE, "")).spellings.get(spelling(name), ())) == 1
+
+
+def spelling(name: str) -> str:
+    """How names are compared: lower case, underscores and blanks as hyphens."""
+    return name.strip().lower().replace("_", "-").replace(" ", "-")
+
+
+@lru_cache(maxsize=4096)
+def _find(name: str, folder: str) -> ModelShape:
+    catalogue = _catalogue(folder)
+    owners = catalogue.spellings.get(spelling(name), ())
+    if len(owners) == 1:
+        return _shape(owners[0], folder)
+    if len(owners) > 1:
+        raise ValueError(f"Got model {name!r}, but that names several: {', '.join(owners)}")
+    raise ValueError(_unknown(name, catalogue))
+
+
+@lru_cache(maxsize=4096)
+def _shape(name: str, folder: str) -> ModelShape:
+    entry = _catalogue(folder).entries[name]
+    if is_config(entry):
+        return shape_from_config(entry, name=name)
+    base = _find(str(entry["base"]), folder) if "base" in entry else None
+    if base is not None and spelling(base.name) == spelling(name):
+        raise ValueError(f"Got model {name!r} as its own base; name another entry")
+    return shape_from_entry(entry, base)
+
+
+def _unknown(name: str, catalogue: Catalogue) -> str:
+    wanted = spelling(name)
+    begin = sorted(
+        {owner for key, owners in catalogue.spellings.items() if key.startswith(wanted + "-")
+         for owner in owners}
+    )  # fmt: skip
+    if 1 < len(begin) <= 12:
+        return f"Got model {name!r}, but that names several: {', '.join(begin)}"
+    tail = wanted.rsplit("/", 1)[-1]
+    known = {key.rsplit("/", 1)[-1]: owners[0] for key, owners in catalogue.spellings.items()}
+    near = difflib.get_close_matches(tail, known, n=5, cutoff=0.6)
+    nearest = ", ".join(dict.fromkeys([*begin[:5], *(known[key] for key in near)]))
+    hint = f"; the nearest are {nearest}" if nearest else ""
+    return (
+        f"Got model {name!r}, but the catalogue has no such name{hint}. Give the path of its "
+        f"config.json, a Hugging Face id with download=True (--download), or an entry of your "
+        f"own in the folder {VARIABLE} names"
+    )
+
+
+@lru_cache(maxsize=16)
+def _catalogue(folder: str) -> Catalogue:
+    own = _own_entries(Path(folder).expanduser()) if folder else {}
+    packaged = {
+        str(entry["name"]): entry
+        for file in resources.files("capmodel").joinpath("catalog/models").iterdir()
+        if file.name.endswith(".toml")
+        for entry in [tomllib.loads(file.read_text(encoding="utf-8"))]
+    }
+    spellings: dict[str, tuple[str, ...]] = {}
+    for entries in (packaged, own):  # later ones take a spelling over
+        fresh: dict[str, list[str]] = {}
+        for name, entry in entries.items():
+            names = [name, *entry.get("aliases", ())]
+            for key in {spelling(part) for n in names for part in (n, str(n).rsplit("/", 1)[-1])}:
+                fresh.setdefault(key, []).append(name)
+            fresh[spelling(name)] = [name]
+        for key, owners in fresh.items():
+            spellings[key] = tuple(sorted(set(owners)))
+    return Catalogue(packaged | own, spellings)
+
+
+def _own_entries(folder: Path) -> dict[str, Mapping[str, Any]]:
+    if not folder.is_dir():
+        raise ValueError(
+            f"Got {VARIABLE}={str(folder)!r}, but expected a folder of TOML or JSON entries"
+        )
+    found: dict[str, Mapping[str, Any]] = {}
+    files = sorted(
+        file
+        for place in (folder, folder / "models")
+        if place.is_dir()
+        for file in place.iterdir()
+        if file.suffix in (".toml", ".json")
+    )
+    for file in files:
+        try:
+            table = read_table(file)
+        except (ValueError, json.JSONDecodeError) as error:
+            raise ValueError(
+                f"Got {file.name} in {VARIABLE}, but it cannot be read: {error}"
+            ) from None
+        if "groups" in table or "base" in table:
+            found[str(table.get("name", file.stem))] = {"name": file.stem, **table}
+        elif is_config(table):
+            found[config_name(table) or file.stem] = table
+    return found
