@@ -28,7 +28,7 @@ _BASES = (
     ("104b", 64, 12_288, 96, 128, 8, 33_792, 100_352),
 )
 KINDS = ("mha", "gqa", "mqa")
-GPUS = ("A100-80-SXM", "H100-SXM", "H200-SXM", "B200-SXM", "L40S")
+GPUS = ("a100-80gb-sxm", "h100-sxm", "h200-sxm", "b200-sxm", "l40s")
 GPU_MEMORY_BYTES = (80e9, 80e9, 141e9, 180e9, 48e9)  # as marketed
 WEIGHT_DTYPES = ("bf16", "fp8", "int4")
 STORED_BYTES = (2.0, 1.0, 0.5 + 2 / 128)  # int4 with one 16-bit scale per 128 elements

@@ -11,6 +11,8 @@ from capmodel.datasets import generated_grid as grid
 from capmodel.datasets import generated_truth as truth
 from capmodel.datasets import make_runs
 from capmodel.datasets.generated import frozen_sample
+from capmodel.gpus import load_gpu
+from capmodel.runs import validate_runs
 
 # sha256 of the truth at every 97th feasible configuration, to nine digits.
 # Frozen before any estimator was fitted; see the docstring of generated_truth.
@@ -129,3 +131,17 @@ def _formula_columns(runs: pd.DataFrame) -> np.ndarray:
             flop / peak,
         ]
     )
+
+
+def test_gpu_figures_are_those_of_the_catalogue() -> None:
+    for i, name in enumerate(grid.GPUS):
+        gpu = load_gpu(name)
+        assert gpu.bandwidth_bytes_per_s == truth.BANDWIDTH[i]
+        assert gpu.memory_bytes == grid.GPU_MEMORY_BYTES[i]
+        assert gpu.matmul_flops_per_s("bf16") == truth.PEAK_16BIT[i]
+        assert gpu.matmul_flops_per_s("fp8") == truth.PEAK_FP8[i]
+
+
+def test_passes_the_runs_table_checks(runs: pd.DataFrame) -> None:
+    checked = validate_runs(runs)
+    assert len(checked) == len(runs)
