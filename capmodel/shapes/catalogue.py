@@ -5,7 +5,6 @@ before the packaged ones.
 """
 
 import difflib
-import json
 import os
 import tomllib
 from collections.abc import Mapping
@@ -135,10 +134,8 @@ def _own_entries(folder: Path) -> dict[str, Mapping[str, Any]]:
     for file in files:
         try:
             table = read_table(file)
-        except (ValueError, json.JSONDecodeError) as error:
-            raise ValueError(
-                f"Got {file.name} in {VARIABLE}, but it cannot be read: {error}"
-            ) from None
+        except ValueError as error:
+            raise ValueError(f"{error} (in the folder {VARIABLE} names)") from None
         if "groups" in table or "base" in table:
             found[str(table.get("name", file.stem))] = {"name": file.stem, **table}
         elif is_config(table):

@@ -30,11 +30,10 @@ def shape_from_columns(
     Raises ValueError for numbers below 1, for KV heads that do not divide the heads, and for
     only one of the two expert columns.
     """
-    given = dict(
-        n_layers=n_layers, hidden_size=hidden_size, n_heads=n_heads, n_kv_heads=n_kv_heads,
-        head_dim=head_dim, intermediate_size=intermediate_size, vocab_size=vocab_size,
-    )  # fmt: skip
-    for key, value in given.items():
+    names = ("n_layers", "hidden_size", "n_heads", "n_kv_heads", "head_dim",
+             "intermediate_size", "vocab_size")  # fmt: skip
+    values = (n_layers, hidden_size, n_heads, n_kv_heads, head_dim, intermediate_size, vocab_size)
+    for key, value in zip(names, values, strict=True):
         if value != value or int(value) != value or value < 1:
             raise ValueError(f"Got {key}={value}, but expected a whole number of at least 1")
     if n_heads % n_kv_heads:

@@ -188,7 +188,7 @@ def _check_type(spec: Field[Any], value: Any, where: str) -> None:
                 raise ValueError(
                     f"Got {spec.name}={value!r} in {where}, but expected {kind.__name__}"
                 )
-            if kind is int and value < 0 and spec.name != "stated_parameters":
+            if isinstance(value, int) and value < 0:
                 raise ValueError(f"Got {spec.name}={value} in {where}, but expected 0 or more")
             return
 
@@ -222,15 +222,11 @@ def _table(part: Any) -> dict[str, Any]:
             continue
         if f.name == "v_head_dim" and isinstance(part, SoftmaxAttention) and value == part.head_dim:
             continue
-        if isinstance(value, tuple):
-            row[f.name] = [
-                _table(v)
-                if hasattr(v, "__dataclass_fields__")
-                else list(v)
-                if isinstance(v, tuple)
-                else v
-                for v in value
-            ]
-        else:
-            row[f.name] = _table(value) if hasattr(value, "__dataclass_fields__") else value
+        row[f.name] = _plain(value)
     return row
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return _table(value) if hasattr(value, "__dataclass_fields__") else value

@@ -26,7 +26,7 @@ class DenseMlp:
 
 @dataclass(frozen=True, slots=True)
 class MoeMlp:
-    """Mixture of experts: `top_k` of `n_experts` per token, plus shared experts read by every token.
+    """Mixture of experts: `top_k` of `n_experts` per token, plus shared experts for every token.
 
     latent_size: experts work in a narrower space reached by two projections (Nemotron-3 Super).
     shared_intermediate: summed width of the shared experts, 0 = none.
@@ -179,6 +179,7 @@ def _with_kv_heads(
         )
     if heads < 1 or attention.n_heads % heads:
         raise ValueError(
-            f"Got n_kv_heads={heads}, but expected a divisor of the {attention.n_heads} heads of {name}"
+            f"Got n_kv_heads={heads}, but expected a divisor of the {attention.n_heads} heads "
+            f"of {name}"
         )
     return replace(attention, n_kv_heads=heads)
