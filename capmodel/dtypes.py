@@ -32,7 +32,12 @@ KV_ELEMENT_BYTES = {
     "q8_0": 34 / 32,
     "q4_0": 18 / 32,
     "fp8_ds_mla": 1.0,
+    "fp8_per_token_head": 1.0,
+    "int8_per_token_head": 1.0,
 }
+
+# Caches with one fp32 scale per token and head, for K and for V (vLLM).
+PER_TOKEN_HEAD_DTYPES = frozenset({"fp8_per_token_head", "int8_per_token_head"})
 
 _ALIASES = {
     "float32": "fp32", "f32": "fp32",
