@@ -1,0 +1,142 @@
+"""Checks against physics: what the datasheet and the memory do not allow."""
+
+import numpy as np
+import pandas as pd
+
+from capmodel.quality.hits import Array, Hit, column, text
+from capmodel.quality.thresholds import FLAG, SET_ASIDE, Thresholds
+from capmodel.runs import RunsError, problem_table
+
+# Work outside the kernels' traffic: about what a layer costs to launch [s].
+_LAUNCH_S = 2e-5
+
+_SLIPS = (
+    (1e9, "nanoseconds"),
+    (1e6, "microseconds"),
+    (1e3, "milliseconds"),
+)
+
+
+def no_bandwidth(featured: pd.DataFrame, limits: Thresholds) -> list[Hit]:
+    """The GPU has no bandwidth figure: there is no floor and there are no features."""
+    mask = np.isnan(column(featured, "floor_s"))
+    reason = "no source gives the bandwidth of this GPU, so the row has no floor to stand on"
+    return [Hit("no_bandwidth", SET_ASIDE, mask, reason, {})]
+
+
+def below_floor(featured: pd.DataFrame, limits: Thresholds) -> list[Hit]:
+    """A step faster than its bytes can be read; where prefill is inside, than its FLOP as well."""
+    step, floor = column(featured, "step_time_s"), physical_floor(featured)
+    mask = step < limits.floor_share * floor
+    reason = (
+        "a step of {step_s} is {share} of the {floor_s} that reading its bytes takes at the "
+        "datasheet's bandwidth: early stop, wrong unit, mislabelled batch, or several tokens a step"
+    )
+    figures = {"step_s": step, "floor_s": floor, "share": step / floor}
+    return [Hit("below_floor", SET_ASIDE, mask, reason, figures)]
+
+
+def physical_floor(featured: pd.DataFrame) -> Array:
+    """Least time of what `step_time_s` holds [s], (rows,).
+
+    The bandwidth floor of the decode step; where the latency of a whole static batch was divided
+    by its output, prefill ran before decode and its FLOP at the dense peak are added.
+    """
+    whole = (text(featured, "step_time_definition") == "e2e_over_output").to_numpy()
+    return column(featured, "floor_s") + np.where(whole, column(featured, "prefill_s", 0.0), 0.0)
+
+
+def over_memory(featured: pd.DataFrame, limits: Thresholds) -> list[Hit]:
+    """Weights and cache beyond the memory: the batch named did not run as one batch."""
+    weights = column(featured, "weight_stored_bytes")
+    cache = column(featured, "kv_stored_bytes") * _resident_share(featured)
+    memory = column(featured, "gpu_memory_bytes")
+    alone = weights > limits.memory_share * memory
+    share = (weights + cache) / memory
+    both = ~alone & (share > limits.memory_share)
+    nearly = ~alone & ~both & (share > limits.full_share)
+    figures = {"weights_bytes": weights, "cache_bytes": cache, "memory_bytes": memory,
+               "used_share": share}  # fmt: skip
+    return [
+        Hit("over_memory", SET_ASIDE, alone,
+            "weights of {weights_bytes} a GPU do not fit its {memory_bytes}: the row did not run "
+            "on the GPUs it names", figures),
+        Hit("over_memory", SET_ASIDE, both,
+            "weights of {weights_bytes} and a cache of {cache_bytes} are {used_share} of the "
+            "GPU's {memory_bytes}: the batch named was never resident as one", figures),
+        Hit("nearly_full", FLAG, nearly,
+            "weights of {weights_bytes} and a cache of {cache_bytes} fill {used_share} of the "
+            "GPU's {memory_bytes}: part of the batch may have waited", figures),
+    ]  # fmt: skip
+
+
+def _resident_share(featured: pd.DataFrame) -> Array:
+    """Cache held on average, of that at the end: a static batch ends together, others do not."""
+    static = text(featured, "step_time_definition").isin(
+        ["e2e_over_output", "differenced", "decode_step"]
+    )
+    end = column(featured, "input_len") + column(featured, "output_len")
+    mean = np.minimum(1.0, column(featured, "context_len") / end)
+    return np.where(static | np.isnan(mean), 1.0, mean)
+
+
+def unit_slip(featured: pd.DataFrame, limits: Thresholds) -> list[Hit]:
+    """A step some 1,000 or 1e6 times what it can take: another unit."""
+    step, least = column(featured, "step_time_s"), _least_time(featured)
+    ratio = step / least
+    hits, above = [], np.inf
+    for factor, unit in _SLIPS:
+        mask = (ratio >= limits.unit_ratio * factor / 1e3) & (ratio < above)
+        above = limits.unit_ratio * factor / 1e3
+        reason = (
+            "a step of {step_s} is {ratio} times the {least_s} of its traffic and launches: "
+            f"the figure is most likely in {unit}"
+        )
+        figures = {"step_s": step, "least_s": least, "ratio": ratio}
+        hits.append(Hit("unit_slip", SET_ASIDE, mask, reason, figures))
+    return hits
+
+
+def check_units(
+    featured: pd.DataFrame, limits: Thresholds | None = None, where: str = "runs table"
+) -> None:
+    """Raises RunsError, naming the likely unit, where most rows are off by one and the same factor.
+
+    featured: output of `add_features`. One error instead of a file set aside row by row.
+    """
+    limits = limits or Thresholds()
+    ratio = column(featured, "step_time_s") / _least_time(featured)
+    ratio = ratio[np.isfinite(ratio)]
+    if not len(ratio):
+        return
+    name = "step_time_s"
+    for factor, unit in _SLIPS:
+        share = float(np.mean(ratio >= limits.unit_ratio * factor / 1e3))
+        if share > 0.5:
+            reason = (
+                f"{share:.0%} of {len(ratio):,} rows are some {factor:,.0f} times longer than a "
+                f"step can take (median {np.median(ratio):,.0f}): the column is most likely in "
+                f"{unit}; divide it by {factor:,.0f}"
+            )
+            raise RunsError(problem_table([(None, name, None, reason)]), where)
+    # Against the bare floor: a step shorter than a thirtieth of it, on most rows, is no early stop.
+    short = column(featured, "step_time_s") / physical_floor(featured)
+    short = short[np.isfinite(short)]
+    share = float(np.mean(short < 1 / 30)) if len(short) else 0.0
+    if share > 0.5:
+        reason = (
+            f"{share:.0%} of {len(short):,} rows are far below what reading the weights takes "
+            f"(median {np.median(short):.2g} of it): the column was most likely in seconds "
+            "already and was divided by 1,000; multiply it by 1,000"
+        )
+        raise RunsError(problem_table([(None, name, None, reason)]), where)
+
+
+def _least_time(featured: pd.DataFrame) -> Array:
+    """Traffic, FLOP and launches of a step, generously [s], (rows,)."""
+    return (
+        column(featured, "floor_s")
+        + column(featured, "flop_s", 0.0)
+        + column(featured, "prefill_s", 0.0)
+        + _LAUNCH_S * column(featured, "layers", 0.0)
+    )
