@@ -33,11 +33,11 @@ STYLE: Any = {
     "savefig.dpi": 150,
     "figure.constrained_layout.use": True,
     "font.family": "DejaVu Sans",
-    "font.size": 8,
+    "font.size": 7.5,
     "axes.titlesize": 9,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
-    "axes.labelsize": 8,
+    "axes.labelsize": 7.5,
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
     "axes.linewidth": 0.6,
@@ -53,8 +53,8 @@ STYLE: Any = {
     "ytick.color": MUTED,
     "xtick.labelcolor": INK,
     "ytick.labelcolor": INK,
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
     "xtick.minor.visible": False,
@@ -63,7 +63,7 @@ STYLE: Any = {
     "lines.markersize": 3.5,
     "hatch.linewidth": 0.5,
     "legend.frameon": False,
-    "legend.fontsize": 7.5,
+    "legend.fontsize": 7,
     "svg.hashsalt": "capmodel",
     "svg.fonttype": "path",
 }
@@ -102,7 +102,7 @@ def fill(index: int) -> dict[str, Any]:
         "facecolor": PALETTE[index % len(PALETTE)],
         "hatch": HATCHES[index % len(HATCHES)],
         "edgecolor": "white",
-        "linewidth": 0.6,
+        "linewidth": 0.3,
     }
 
 
@@ -137,7 +137,7 @@ def label_ends(
             textcoords="offset points",
             color=_darker(colour),
             va="center",
-            fontsize=7.5,
+            fontsize=7,
             annotation_clip=False,
         )
 

@@ -1,0 +1,142 @@
+"""How good a calibration is: errors, residuals, coverage, coefficients with their intervals."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from capmodel.plots.style import BAND_ALPHA, INK, MUTED, PALETTE, label_ends, series
+
+_PERCENT_TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+def draw_grades(
+    axes: Axes,
+    splits: Sequence[str],
+    mape: Mapping[str, Sequence[float | None]],
+    noise_floor: float | None = None,
+) -> Axes:
+    """MAPE [fraction, drawn in %] on a log axis: a row a split, a mark an estimator.
+
+    `mape[estimator][i]` belongs to `splits[i]`; None is left out. `noise_floor` is an upright line.
+    """
+    places = np.arange(len(splits))
+    for index, (name, values) in enumerate(mape.items()):
+        known = [i for i, value in enumerate(values) if value is not None and value > 0]
+        look = {**series(index), "linestyle": ""}
+        axes.plot([100 * (values[i] or 0) for i in known], places[known], label=name, **look)
+    axes.set_xscale("log")
+    axes.set_ylim(len(splits) - 0.5, -0.5)
+    axes.set_yticks(places, splits)
+    axes.grid(axis="y", visible=False)
+    if noise_floor:
+        axes.axvline(100 * noise_floor, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+        axes.annotate(
+            "noise",
+            (100 * noise_floor, 0),
+            xycoords=("data", "axes fraction"),
+            xytext=(3, 3),
+            textcoords="offset points",
+            fontsize=7,
+            color=MUTED,
+        )
+    low, high = axes.get_xlim()
+    axes.set_xticks([tick for tick in _PERCENT_TICKS if low <= tick <= high])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+    axes.set_xlabel("Mean absolute error of the step time [%]")
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=3,
+        handletextpad=0,
+        columnspacing=1,
+        borderaxespad=0,
+    )
+    return axes
+
+
+def draw_predicted(
+    axes: Axes, measured_s: np.ndarray, predicted_s: np.ndarray, group: Sequence[str] | None = None
+) -> Axes:
+    """Predicted over measured step time [ms], log by log, with the line where they are equal.
+
+    `group` (one name a row) colours the points, at most six groups told apart.
+    """
+    measured, predicted = 1e3 * np.asarray(measured_s), 1e3 * np.asarray(predicted_s)
+    names = np.asarray(group if group is not None else [""] * len(measured))
+    ends = [*measured, *predicted]
+    span = [0.8 * min(ends, default=1.0), 1.25 * max(ends, default=1.0)]
+    axes.plot(span, span, color=INK, linewidth=0.8)
+    for index, name in enumerate(sorted(set(names.tolist()))):
+        look: dict[str, Any] = {**series(index), "linestyle": "", "markersize": 2.5, "alpha": 0.55}
+        rows = names == name
+        axes.plot(measured[rows], predicted[rows], label=name, rasterized=rows.sum() > 2000, **look)
+    axes.set(xscale="log", yscale="log", xlim=span, ylim=span, aspect="equal")
+    axes.set_xlabel("Measured step [ms]")
+    axes.set_ylabel("Predicted step [ms]")
+    if group is not None and len(set(names.tolist())) > 1:
+        axes.legend(loc="upper left", handletextpad=0.1)
+    return axes
+
+
+def draw_residuals(
+    axes: Axes, x: np.ndarray, residual: np.ndarray, x_label: str, noise_floor: float | None = None
+) -> Axes:
+    """Signed relative residuals [fraction, drawn in %] over `x` on a log axis, zero marked.
+
+    The band is the noise floor to either side: what no model could take away.
+    """
+    if noise_floor:
+        axes.axhspan(-100 * noise_floor, 100 * noise_floor, color=MUTED, alpha=BAND_ALPHA, lw=0)
+    axes.axhline(0, color=INK, linewidth=0.8)
+    look: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 2.2, "alpha": 0.5}
+    axes.plot(x, 100 * np.asarray(residual), color=PALETTE[0], rasterized=len(x) > 2000, **look)
+    axes.set_xscale("log")
+    axes.set_xlabel(x_label)
+    axes.set_ylabel("Predicted − measured [%]")
+    return axes
+
+
+def draw_coverage(
+    axes: Axes, nominal: Sequence[float], actual: Mapping[str, Sequence[float | None]]
+) -> Axes:
+    """Share of measurements inside the band [%] over the share promised [%], a line a split."""
+    axes.plot([0, 100], [0, 100], color=INK, linewidth=0.8)
+    ends = []
+    for index, (name, shares) in enumerate(actual.items()):
+        x = [100 * n for n, share in zip(nominal, shares, strict=True) if share is not None]
+        y = [100 * share for share in shares if share is not None]
+        axes.plot(x, y, **series(index))
+        if x:
+            ends.append((x[-1], y[-1], name, series(index)["color"]))
+    axes.set(xlim=(0, 100), ylim=(0, 103), aspect="equal")
+    axes.set_xlabel("Promised [%]")
+    axes.set_ylabel("Measurements inside [%]")
+    label_ends(axes, ends)
+    return axes
+
+
+def draw_intervals(
+    axes: Axes,
+    names: Sequence[str],
+    values: Sequence[float],
+    low: Sequence[float],
+    high: Sequence[float],
+    x_label: str,
+    reference: float | None = None,
+) -> Axes:
+    """One coefficient with its interval for each name, top to bottom; `reference` is marked."""
+    places = np.arange(len(names))
+    if reference is not None:
+        axes.axvline(reference, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+    axes.hlines(places, low, high, color=PALETTE[0], linewidth=1.4)
+    axes.plot(values, places, linestyle="", marker="o", markersize=3.5, color=PALETTE[0])
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_yticks(places, names)
+    axes.set_xlim(left=min(0.0, *axes.get_xlim()))
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel(x_label)
+    return axes

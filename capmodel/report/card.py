@@ -1,0 +1,176 @@
+"""What the numbers rest on: rows used and set aside, the grade card, the fitted coefficients."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from capmodel.report.document import Block, Bullets, Column, Table, Text
+from capmodel.report.numbers import NONE, number, percent, whole
+
+SPLITS = {
+    "random": "rows like those measured (random rows)",
+    "config": "a new context, batch free (configuration left out)",
+    "deployment": "a new deployment (engine, model and GPU together left out)",
+    "model": "a model never measured (model left out)",
+    "gpu": "a GPU never measured (GPU left out)",
+}
+ESTIMATORS = {
+    "raw_linear": "linear on raw columns",
+    "raw_boosting": "boosted trees on raw columns",
+    "nearest": "nearest measured row",
+    "roofline": "roofline",
+    "regressor": "traffic regressor",
+}
+TERMS = {
+    "weights": "weight reads",
+    "kv": "KV reads",
+    "compute": "compute",
+    "fixed": "fixed work",
+    "communication": "communication",
+    "prefill": "prefill",
+}
+
+
+def rows_blocks(rows: Mapping[str, Any], used_by: Sequence[Mapping[str, Any]]) -> list[Block]:
+    """Rows read, used and set aside by rule, and the rows used of each engine and GPU."""
+    set_aside = dict(rows.get("set_aside") or {})
+    sentence = (
+        f"{whole(rows['read'])} rows were read; {whole(rows['used'])} were used and "
+        f"{whole(sum(set_aside.values()))} set aside, each by a named rule."
+    )
+    blocks: list[Block] = [Text(sentence)]
+    if set_aside:
+        counts = sorted(set_aside.items(), key=lambda item: (-item[1], item[0]))
+        blocks.append(
+            Table(
+                "Rows set aside, by rule. Each row stands in runs_set_aside.csv with its reason.",
+                (Column("Rule"), Column("Rows", True)),
+                tuple((rule, whole(n)) for rule, n in counts),
+            )
+        )
+    if used_by:
+        blocks.append(
+            Table(
+                "Rows used, by engine and GPU.",
+                (Column("Engine"), Column("GPU"), Column("Rows", True)),
+                tuple((row["engine"], row["gpu"], whole(row["rows"])) for row in used_by),
+            )
+        )
+    return blocks
+
+
+def grade_blocks(
+    grade_card: Sequence[Mapping[str, Any]],
+    absent_splits: Mapping[str, str],
+    noise_floor: float | None,
+) -> list[Block]:
+    """The grade card, split by split, the noise floor, and the splits that could not be made."""
+    blocks: list[Block] = []
+    if grade_card:
+        order = {name: place for place, name in enumerate(SPLITS)}
+        names = {name: place for place, name in enumerate(ESTIMATORS)}
+        rows = sorted(
+            grade_card,
+            key=lambda row: (order.get(row["split"], 99), names.get(row["estimator"], 99)),
+        )
+        blocks.append(
+            Table(
+                "Errors on rows the estimator did not see. MAPE: mean absolute error in percent of "
+                "the measured step time; bias: mean signed error; cover: share of measurements "
+                "inside the 90 % band.",
+                (
+                    Column("Left out"),
+                    Column("Estimator"),
+                    Column("MAPE", True),
+                    Column("Median", True),
+                    Column("90th pct.", True),
+                    Column("Bias", True),
+                    Column("R²", True),
+                    Column("R² log", True),
+                    Column("Cover", True),
+                    Column("Rows", True),
+                ),
+                tuple(_grade_row(row) for row in rows),
+                strong=tuple(i for i, row in enumerate(rows) if row["estimator"] == "regressor"),
+            )
+        )
+    else:
+        blocks.append(Text("No split could be graded on these rows."))
+    blocks.append(Text(_noise_sentence(noise_floor), small=True))
+    if absent_splits:
+        blocks.append(
+            Bullets(
+                tuple(f"No “{name}” split: {why}" for name, why in sorted(absent_splits.items()))
+            )
+        )
+    return blocks
+
+
+def coefficient_blocks(coefficients: Sequence[Mapping[str, Any]]) -> list[Block]:
+    """The roofline's four coefficients per engine and GPU, and which of them sit at a bound."""
+    if not coefficients:
+        return [Text("No roofline was fitted on these rows.")]
+    table = Table(
+        "Roofline coefficients. c_step: seconds of fixed work a layer, here in µs; c_w, c_kv and "
+        "c_f: how many times longer than the datasheet's bandwidth or peak would allow (1 is the "
+        "datasheet, 2 half of it).",
+        (
+            Column("Engine"),
+            Column("GPU"),
+            Column("Rows", True),
+            Column("c_step [µs]", True),
+            Column("c_w", True),
+            Column("c_kv", True),
+            Column("c_f", True),
+            Column("MAPE", True),
+            Column("At a bound"),
+        ),
+        tuple(
+            (
+                row["engine"],
+                row["gpu"],
+                whole(row["rows"]),
+                number(None if row["c_step"] is None else 1e6 * row["c_step"]),
+                number(row["c_w"]),
+                number(row["c_kv"]),
+                number(row["c_f"]),
+                percent(row.get("mape")),
+                ", ".join(row.get("at_bound") or ()) or NONE,
+            )
+            for row in coefficients
+        ),
+    )
+    bound = sum(bool(row.get("at_bound")) for row in coefficients)
+    if not bound:
+        return [table]
+    return [
+        table,
+        Text(
+            f"{bound} of {len(coefficients)} fits hold a coefficient at its bound: their rows do "
+            "not tell it apart from the others, so its own value should not be read as hardware.",
+            small=True,
+        ),
+    ]
+
+
+def _grade_row(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        row["split"],
+        ESTIMATORS.get(row["estimator"], row["estimator"]),
+        percent(row["mape"]),
+        percent(row["median_ape"]),
+        percent(row["p90_ape"]),
+        percent(row["bias"]),
+        number(row["r2"]),
+        number(row["r2_log"]),
+        percent(row["coverage_90"]),
+        whole(row["n"]),
+    )
+
+
+def _noise_sentence(noise_floor: float | None) -> str:
+    if noise_floor is None:
+        return "No configuration was measured twice, so the noise of the measurements is unknown."
+    return (
+        f"Measuring one configuration twice differs by {percent(noise_floor)} (MAPE of repeats): "
+        "no estimator can be better than that."
+    )

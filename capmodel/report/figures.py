@@ -1,0 +1,139 @@
+"""The figures of a report as `Picture` blocks: data out of the dict, drawn by `capmodel.plots`."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from capmodel.plots.calibration import draw_grades
+from capmodel.plots.steps import StepCurve, draw_step_time, draw_terms, draw_tokens_per_s
+from capmodel.plots.style import figure, to_svg
+from capmodel.report.card import ESTIMATORS, SPLITS, TERMS
+from capmodel.report.document import Picture
+from capmodel.report.numbers import number, percent, whole
+
+Row = Mapping[str, Any]
+_MOST_CURVES = 5
+
+
+def step_pictures(sweep: Sequence[Row]) -> list[Picture]:
+    """Step time and tokens/s over batch, and the make-up of a step at the first context length."""
+    groups = _by_context(sweep)
+    shown = _spread(list(groups), _MOST_CURVES)
+    curves = [_curve(context, groups[context]) for context in shown]
+    crossover = [crossover_batch(groups[context]) for context in shown]
+    with figure(6.7, 2.9) as fig:
+        left, right = fig.subplots(1, 2)
+        draw_step_time(left, curves)
+        draw_tokens_per_s(right, curves, crossover)
+        svg = to_svg(fig, text_as_text=True)
+    pictures = [Picture(svg, _caption(curves, crossover), _alt(groups, shown))]
+    first = groups[shown[0]]
+    names = [name for name in TERMS if any(row["terms"].get(name) for row in first)]
+    if names:
+        with figure(6.7, 2.4) as fig:
+            draw_terms(
+                fig.subplots(),
+                [row["batch_size"] for row in first],
+                {TERMS[n]: [row["terms"].get(n) or 0.0 for row in first] for n in names},
+            )
+            svg = to_svg(fig, text_as_text=True)
+        caption = f"What a step's time goes to at {whole(shown[0])} cached tokens per sequence."
+        pictures.append(Picture(svg, caption, _terms_alt(first, names)))
+    return pictures
+
+
+def grade_picture(grade_card: Sequence[Row], noise_floor: float | None) -> Picture | None:
+    """MAPE by split, a mark an estimator, with the noise floor; None if no error is known."""
+    splits = [s for s in SPLITS if any(row["split"] == s for row in grade_card)]
+    names = [e for e in ESTIMATORS if any(row["estimator"] == e for row in grade_card)]
+    mape = {(row["split"], row["estimator"]): row["mape"] for row in grade_card}
+    values = {ESTIMATORS[n]: [mape.get((split, n)) for split in splits] for n in names}
+    if not any(value is not None for row in values.values() for value in row):
+        return None
+    with figure(6.7, 0.9 + 0.32 * len(splits)) as fig:
+        draw_grades(fig.subplots(), splits, values, noise_floor)
+        svg = to_svg(fig, text_as_text=True)
+    best = "; ".join(
+        f"{split}: {ESTIMATORS[n]} {percent(mape[split, n])}"
+        for split in splits
+        for n in names
+        if n in ("roofline", "regressor") and (split, n) in mape
+    )
+    return Picture(
+        svg, "Error by what was left out, on a log scale.", f"Mean error by split. {best}."
+    )
+
+
+def crossover_batch(rows: Sequence[Row]) -> float | None:
+    """The batch [sequences] from which a step spends longer on KV reads than on weight reads.
+
+    Linear between swept batches; None if it does not happen within the sweep.
+    """
+    batch = np.array([row["batch_size"] for row in rows], dtype=float)
+    lead = np.array(
+        [(row["terms"].get("kv") or 0) - (row["terms"].get("weights") or 0) for row in rows]
+    )
+    after = np.flatnonzero((lead[1:] >= 0) & (lead[:-1] < 0))
+    if not len(after):
+        return None
+    i = int(after[0])
+    share = -lead[i] / (lead[i + 1] - lead[i])
+    return float(batch[i] + share * (batch[i + 1] - batch[i]))
+
+
+def _by_context(sweep: Sequence[Row]) -> dict[int, list[Row]]:
+    ordered = sorted(sweep, key=lambda row: (row["context_len"], row["batch_size"]))
+    return {k: list(rows) for k, rows in groupby(ordered, key=lambda row: row["context_len"])}
+
+
+def _spread(items: list[int], at_most: int) -> list[int]:
+    if len(items) <= at_most:
+        return items
+    return [items[round(i * (len(items) - 1) / (at_most - 1))] for i in range(at_most)]
+
+
+def _curve(context: int, rows: Sequence[Row]) -> StepCurve:
+    known = all(row["low_s"] is not None and row["high_s"] is not None for row in rows)
+    return StepCurve(
+        label=f"{whole(context)} tokens",
+        batch_size=np.array([row["batch_size"] for row in rows], dtype=float),
+        step_time_s=np.array([row["step_time_s"] for row in rows], dtype=float),
+        fits=np.array([row["fits"] for row in rows], dtype=bool),
+        low_s=np.array([row["low_s"] for row in rows], dtype=float) if known else None,
+        high_s=np.array([row["high_s"] for row in rows], dtype=float) if known else None,
+    )
+
+
+def _caption(curves: Sequence[StepCurve], crossover: Sequence[float | None]) -> str:
+    caption = "Step time and tokens per second over batch, a line a context length"
+    caption += "; bands hold 9 of 10 steps." if curves[0].low_s is not None else "."
+    if not all(curve.fits.all() for curve in curves):
+        caption += " Hollow marks: memory does not hold that batch."
+    found = [
+        f"{number(batch, 2)} at {curve.label}"
+        for curve, batch in zip(curves, crossover, strict=True)
+        if batch is not None
+    ]
+    if found:
+        caption += f" Upright ticks: KV reads overtake weight reads, from batch {', '.join(found)}."
+    return caption
+
+
+def _alt(groups: Mapping[int, Sequence[Row]], shown: Sequence[int]) -> str:
+    parts = []
+    for context in shown:
+        first, last = groups[context][0], groups[context][-1]
+        parts.append(
+            f"at {whole(context)} tokens from {number(1e3 * first['step_time_s'])} ms at batch "
+            f"{whole(first['batch_size'])} to {number(1e3 * last['step_time_s'])} ms at batch "
+            f"{whole(last['batch_size'])}"
+        )
+    return "Step time " + "; ".join(parts) + "."
+
+
+def _terms_alt(rows: Sequence[Row], names: Sequence[str]) -> str:
+    last = rows[-1]
+    parts = ", ".join(f"{TERMS[n]} {number(1e3 * (last['terms'].get(n) or 0))} ms" for n in names)
+    return f"Stacked bars of a step's time; at batch {whole(last['batch_size'])}: {parts}."

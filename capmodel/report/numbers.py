@@ -1,0 +1,45 @@
+"""Figures as a reader wants them: digits that mean something, thousands apart, no exponents."""
+
+import math
+
+from capmodel.units import format_bytes
+
+NONE = "–"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """`digits` significant digits, whole figures kept whole: `'0.0312'`, `'12.3'`, `'70,272'`.
+
+    None, NaN and infinity are a dash.
+    """
+    if value is None or not math.isfinite(value):
+        return NONE
+    if value == 0:
+        return "0"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, places)
+    return (
+        f"{rounded:,.{max(0, places)}f}" if abs(rounded) < 10 ** (digits - 1) else f"{value:,.0f}"
+    )
+
+
+def milliseconds(seconds: float | None) -> str:
+    """Seconds as milliseconds without the unit: `milliseconds(0.01234)` is `'12.3'`."""
+    return number(None if seconds is None else 1e3 * seconds)
+
+
+def percent(fraction: float | None) -> str:
+    """`percent(0.0312)` is `'3.1 %'`; a dash for None."""
+    if fraction is None or not math.isfinite(fraction):
+        return NONE
+    return f"{100 * fraction:,.1f} %"
+
+
+def whole(value: float | None) -> str:
+    """`whole(1234.0)` is `'1,234'`; a dash for None."""
+    return NONE if value is None or not math.isfinite(value) else f"{value:,.0f}"
+
+
+def bytes_text(n_bytes: float | None) -> str:
+    """Decimal bytes with their unit: `bytes_text(73.6e9)` is `'73.6 GB'`; a dash for None."""
+    return NONE if n_bytes is None else format_bytes(n_bytes)

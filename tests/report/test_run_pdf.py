@@ -1,0 +1,140 @@
+"""The plan of a run as PDF: awkward summaries set, read back as text, stay on the page."""
+
+import io
+import json
+import re
+
+import pypdf
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from summaries import bare, crowded, infeasible, non_latin, summary
+
+from capmodel.report import write_run_pdf
+from capmodel.report.document import Document, Section, Text
+from capmodel.report.pdf import render_pdf
+from capmodel.report.run import run_document
+
+AWKWARD = (summary, bare, crowded, infeasible, non_latin)
+
+
+def _text(pdf: bytes) -> str:
+    pages = pypdf.PdfReader(io.BytesIO(pdf)).pages
+    return " ".join(page.extract_text() for page in pages)
+
+
+def _squeezed(text: str) -> str:
+    """Without spaces and break points: a name broken over lines reads as one."""
+    return re.sub(r"[\s\u200b]", "", text)
+
+
+@pytest.fixture(scope="module", params=AWKWARD, ids=lambda make: make.__name__)
+def made(request):
+    given_summary = request.param()
+    return given_summary, render_pdf(run_document(given_summary))
+
+
+def test_names_and_figures_stand_in_the_text(made):
+    given_summary, pdf = made
+    text = _squeezed(_text(pdf))
+    deployment = given_summary["deployment"]
+    for value in (deployment["gpu"], given_summary["calibration_id"], given_summary["command"]):
+        assert _squeezed(value) in text
+    for row in given_summary["fits"]:
+        assert f"{row['context_len']:,}" in text
+    for row in given_summary["coefficients"]:
+        assert _squeezed(row["gpu"]) in text
+    for entry in given_summary["inputs"]:
+        assert entry["sha256"] in text
+
+
+def test_nothing_leaves_the_page(made):
+    """Text starts and ends inside the page, by pypdf's own reading of the content streams."""
+    _, pdf = made
+    for page in pypdf.PdfReader(io.BytesIO(pdf)).pages:
+        places = []
+
+        def note(text, cm, tm, font, size, places=places):
+            if text.strip():
+                places.append(
+                    (tm[4] * cm[0] + tm[5] * cm[2] + cm[4], tm[4] * cm[1] + tm[5] * cm[3] + cm[5])
+                )
+
+        page.extract_text(visitor_text=note)
+        width, height = float(page.mediabox.width), float(page.mediabox.height)
+        assert all(30 <= x <= width - 30 and 20 <= y <= height - 20 for x, y in places)
+
+
+def test_tagged_titled_and_fonts_embedded(made):
+    given_summary, pdf = made
+    reader = pypdf.PdfReader(io.BytesIO(pdf))
+    assert reader.trailer["/Root"]["/MarkInfo"]["/Marked"]
+    assert reader.trailer["/Root"]["/StructTreeRoot"]
+    assert reader.metadata.title == given_summary["title"]
+    fonts = [f for page in reader.pages for f in page["/Resources"]["/Font"].values()]
+    assert fonts
+    for font in fonts:
+        descriptor = font.get_object()["/DescendantFonts"][0].get_object()["/FontDescriptor"]
+        assert "/FontFile2" in descriptor or "/FontFile3" in descriptor
+
+
+def test_every_page_is_numbered(made):
+    _, pdf = made
+    pages = pypdf.PdfReader(io.BytesIO(pdf)).pages
+    for number, page in enumerate(pages, start=1):
+        assert f"page {number} of {len(pages)}" in page.extract_text()
+
+
+def test_equal_summaries_give_equal_bytes_and_no_date_is_printed():
+    once, again = (render_pdf(run_document(json.loads(json.dumps(summary())))) for _ in range(2))
+    assert once == again
+    assert "/CreationDate" not in (pypdf.PdfReader(io.BytesIO(once)).metadata or {})
+
+
+def test_a_given_date_is_printed():
+    text = _text(render_pdf(run_document(non_latin())))
+    assert "2026-03-01" in text
+
+
+def test_infeasible_says_so_in_the_first_words():
+    text = _text(render_pdf(run_document(infeasible())))
+    assert "does not fit on 1 × h100-80gb" in text.split("Memory")[0]
+
+
+def test_synthetic_runs_are_named_synthetic_on_the_first_page():
+    reader = pypdf.PdfReader(io.BytesIO(render_pdf(run_document(bare()))))
+    assert "synthetic" in reader.pages[0].extract_text()
+
+
+def test_strings_are_data_never_markup():
+    text = _squeezed(_text(render_pdf(run_document(non_latin()))))
+    for literal in ("*#panic()*$x$_y_@z", '#eval("1")', '#import"x.typ"', "```"):
+        assert literal in text
+
+
+def test_a_summary_without_a_part_is_refused(tmp_path):
+    broken = {key: value for key, value in summary().items() if key != "sweep"}
+    target = tmp_path / "plan.pdf"
+    with pytest.raises(ValueError, match="sweep"):
+        write_run_pdf(broken, target)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_written_whole_over_what_was_there(tmp_path):
+    target = tmp_path / "plan.pdf"
+    target.write_text("old")
+    write_run_pdf(bare(), target)
+    assert target.read_bytes().startswith(b"%PDF")
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.pdf"]
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(ValueError, match="make it first"):
+        write_run_pdf(bare(), tmp_path / "absent" / "plan.pdf")
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.text(st.characters(), min_size=1, max_size=80).filter(lambda text: text.strip()))
+def test_any_string_sets(string):
+    section = Section(string, (Text(string, lead=string),))
+    assert render_pdf(Document(string, string, None, string, (section,))).startswith(b"%PDF")
