@@ -104,7 +104,8 @@ class ModelShape:
     `2 * hidden x hidden` that joins its two inputs; `extra_embeddings` counts the tables of
     `vocab x hidden` a checkpoint stores again for them (DeepSeek-V3: 2).
     position_embeddings: rows of a learned position table, 0 = none.
-    per_layer_input: width of gemma's per-layer embeddings, 0 = none.
+    per_layer_input, per_layer_vocab: width and rows of gemma's per-layer embeddings, 0 = none.
+    other_parameters: outside every part above; below 0 where a part is over-counted.
     stated_parameters: a published total that overrides the sum of the matrices (the difference
     goes to the MLPs or experts); set by `shape_from_columns` only.
     """
@@ -123,6 +124,7 @@ class ModelShape:
     position_embeddings: int = 0
     head_bias: bool = False
     per_layer_input: int = 0
+    per_layer_vocab: int = 0
     towers: tuple[Tower, ...] = ()
     other_parameters: int = 0
     stated_parameters: int | None = None

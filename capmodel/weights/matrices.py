@@ -53,7 +53,7 @@ def _tables(shape: ModelShape) -> list[Matrix]:
                "replicated", False),
         Matrix("embedding", "embed_positions", shape.position_embeddings * shape.hidden_size, 1,
                "replicated", False),
-        Matrix("embedding", "embed_tokens_per_layer", shape.vocab_size * narrow * layers, 1,
+        Matrix("embedding", "embed_tokens_per_layer", shape.per_layer_vocab * narrow * layers, 1,
                "vocab", False),
         Matrix("mlp", "per_layer_model_projection", narrow * layers * shape.hidden_size, 1,
                "replicated", False),
