@@ -1,0 +1,133 @@
+"""Weights of a toy decoder, as arrays [in, out] by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from capmodel.lab.arithmetic import Array
+from capmodel.lab.config import ToyConfig
+from capmodel.shapes.attention import LatentAttention, SoftmaxAttention
+
+
+@dataclass(frozen=True, slots=True)
+class SoftmaxWeights:
+    """q [hidden, heads*head_dim], k and v [hidden, kv_heads*dim], o [heads*v_dim, hidden].
+
+    sink_logits [heads] where the layer has them.
+    """
+
+    q: Array
+    k: Array
+    v: Array
+    o: Array
+    sink_logits: Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LatentWeights:
+    """q [hidden, heads*(nope+rope)], down [hidden, rank], rope_key [hidden, rope], norm [rank],
+    up_key [heads, rank, nope], up_value [heads, rank, v_dim], o [heads*v_dim, hidden].
+    """
+
+    q: Array
+    down: Array
+    rope_key: Array
+    norm: Array
+    up_key: Array
+    up_value: Array
+    o: Array
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """One layer: two norms [hidden], attention, and gate, up [hidden, mlp], down [mlp, hidden]."""
+
+    attention_norm: Array
+    attention: SoftmaxWeights | LatentWeights
+    mlp_norm: Array
+    gate: Array
+    up: Array
+    down: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """embedding [vocab, hidden], also the output matrix; final_norm [hidden]."""
+
+    embedding: Array
+    layers: tuple[LayerWeights, ...]
+    final_norm: Array
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Element type everything is computed in."""
+        return self.embedding.dtype
+
+
+def make_parameters(config: ToyConfig, seed: int = 0, dtype: str = "float64") -> Parameters:
+    """Random weights of variance 1 / inputs. `dtype` is `"float64"` or `"float32"`."""
+    if dtype not in ("float64", "float32"):
+        raise ValueError(f"Got dtype {dtype!r}, but expected 'float64' or 'float32'")
+    rng = np.random.default_rng(seed)
+    hidden, mlp = config.hidden_size, config.intermediate
+
+    def draw(*shape: int) -> Array:
+        return np.asarray(rng.normal(size=shape) / np.sqrt(shape[-2]), dtype=dtype)
+
+    def near_one(size: int) -> Array:
+        return np.asarray(1 + 0.1 * rng.normal(size=size), dtype=dtype)
+
+    layers = []
+    for attention in config.layers:
+        made: SoftmaxWeights | LatentWeights
+        if isinstance(attention, LatentAttention):
+            made = _latent(attention, hidden, draw, near_one)
+        else:
+            made = _softmax(attention, hidden, draw, rng, dtype)
+        layers.append(
+            LayerWeights(
+                near_one(hidden),
+                made,
+                near_one(hidden),
+                draw(hidden, mlp),
+                draw(hidden, mlp),
+                draw(mlp, hidden),
+            )
+        )
+    embedding = np.asarray(rng.normal(size=(config.vocab_size, hidden)), dtype=dtype)
+    return Parameters(embedding, tuple(layers), near_one(hidden))
+
+
+def _softmax(
+    a: SoftmaxAttention,
+    hidden: int,
+    draw: Callable[..., Array],
+    rng: np.random.Generator,
+    dtype: str,
+) -> SoftmaxWeights:
+    return SoftmaxWeights(
+        draw(hidden, a.n_heads * a.head_dim),
+        draw(hidden, a.n_kv_heads * a.head_dim),
+        draw(hidden, a.n_kv_heads * a.v_head_dim),
+        draw(a.n_heads * a.v_head_dim, hidden),
+        np.asarray(rng.normal(size=a.n_heads), dtype=dtype) if a.sinks else None,
+    )
+
+
+def _latent(
+    a: LatentAttention,
+    hidden: int,
+    draw: Callable[..., Array],
+    near_one: Callable[[int], Array],
+) -> LatentWeights:
+    return LatentWeights(
+        draw(hidden, a.n_heads * (a.qk_nope_head_dim + a.qk_rope_head_dim)),
+        draw(hidden, a.kv_lora_rank),
+        draw(hidden, a.qk_rope_head_dim),
+        near_one(a.kv_lora_rank),
+        draw(a.n_heads, a.kv_lora_rank, a.qk_nope_head_dim),
+        draw(a.n_heads, a.kv_lora_rank, a.v_head_dim),
+        draw(a.n_heads * a.v_head_dim, hidden),
+    )

@@ -1,0 +1,26 @@
+"""Rotary position embedding: each pair of elements is turned by an angle that grows with position.
+
+A score between a query at i and a key at j then depends on i - j alone (Su et al., 2021).
+Pairs are (first half, second half), as Llama checkpoints store them.
+"""
+
+import numpy as np
+
+from capmodel.lab.arithmetic import Array
+
+
+def rope_angles(positions: Array, dim: int, base: float = 10_000.0) -> Array:
+    """Angles [rad] of shape [*positions.shape, dim / 2]. Raises ValueError for an odd `dim`."""
+    if dim < 2 or dim % 2:
+        raise ValueError(f"Got dim={dim}, but expected an even number of at least 2")
+    frequencies = base ** (-np.arange(0, dim, 2) / dim)
+    return np.asarray(np.asarray(positions)[..., None] * frequencies)
+
+
+def rotate(x: Array, positions: Array, base: float = 10_000.0) -> Array:
+    """x [..., tokens, dim] turned to `positions` [tokens] (or any shape that broadcasts)."""
+    angles = rope_angles(positions, x.shape[-1], base)
+    cos, sin = np.cos(angles).astype(x.dtype), np.sin(angles).astype(x.dtype)
+    half = x.shape[-1] // 2
+    first, second = x[..., :half], x[..., half:]
+    return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
