@@ -1,0 +1,107 @@
+"""What arrives: a rate or a number of clients, lengths, and shared prefixes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capmodel.workload.lengths import Fixed, Lengths
+from capmodel.workload.requests import Requests
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPrefix:
+    """A share of the prompts begins with one of `n_prefixes` common texts of `tokens` tokens."""
+
+    tokens: int
+    share: float = 1.0
+    n_prefixes: int = 1
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1 or self.n_prefixes < 1:
+            raise ValueError(
+                f"Got tokens={self.tokens}, n_prefixes={self.n_prefixes}, but expected at least 1"
+            )
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"Got share={self.share}, but expected a fraction between 0 and 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Requests as distributions; `draw` makes them concrete.
+
+    rate: arrivals per second (open loop), or concurrency: clients that each keep one request
+    in flight (closed loop). Exactly one of the two. cv: coefficient of variation of the gaps
+    between arrivals: 1 Poisson, 0 a metronome, above 1 bursty (gamma gaps).
+    """
+
+    prompt: Lengths
+    output: Lengths
+    rate: float | None = None
+    concurrency: int | None = None
+    cv: float = 1.0
+    prefix: SharedPrefix | None = None
+
+    def __post_init__(self) -> None:
+        if (self.rate is None) == (self.concurrency is None):
+            raise ValueError(
+                f"Got rate={self.rate} and concurrency={self.concurrency}, but expected exactly "
+                "one: requests/s that arrive by themselves, or clients that wait for their answer"
+            )
+        if self.rate is not None and not 0 < self.rate < np.inf:
+            raise ValueError(f"Got rate={self.rate}, but expected a positive number of requests/s")
+        if self.concurrency is not None and not 1 <= self.concurrency < np.inf:
+            raise ValueError(f"Got concurrency={self.concurrency}, but expected at least 1 client")
+        if not 0 <= self.cv < np.inf:
+            raise ValueError(f"Got cv={self.cv}, but expected zero or a positive number")
+
+    @classmethod
+    def fixed(
+        cls,
+        input_len: int,
+        output_len: int,
+        rate: float | None = None,
+        concurrency: int | None = None,
+    ) -> "Workload":
+        """Every request alike: `input_len` prompt and `output_len` generated tokens."""
+        return cls(Fixed(input_len), Fixed(output_len), rate=rate, concurrency=concurrency)
+
+    def draw(self, n: int, seed: int | np.random.Generator = 0) -> Requests:
+        """`n` requests; the same seed gives the same ones. In a closed loop all arrive at 0."""
+        if n < 1:
+            raise ValueError(f"Got n={n}, but expected at least 1 request")
+        rng = np.random.default_rng(seed)
+        arrivals = np.zeros(n) if self.rate is None else arrival_times(n, self.rate, self.cv, rng)
+        prompt = self.prompt.draw(n, rng)
+        output = self.output.draw(n, rng)
+        if self.prefix is None:
+            return Requests(arrivals, prompt, output)
+        ids, offsets, block = _prefixes(self.prefix, prompt, rng)
+        return Requests(arrivals, prompt, output, ids, offsets, block)
+
+
+def arrival_times(
+    n: int, rate: float, cv: float = 1.0, seed: int | np.random.Generator = 0
+) -> NDArray[np.float64]:
+    """`n` arrival times [s] with gamma gaps of mean `1 / rate` and the given cv, shape (n,)."""
+    if not 0 < rate < np.inf:
+        raise ValueError(f"Got rate={rate}, but expected a positive number of requests/s")
+    rng = np.random.default_rng(seed)
+    if cv == 0:
+        return np.asarray((np.arange(n) + 1.0) / rate)
+    shape = 1.0 / cv**2
+    return np.cumsum(rng.gamma(shape, 1.0 / (rate * shape), size=n))
+
+
+def _prefixes(
+    prefix: SharedPrefix, prompt: NDArray[np.int64], rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Ids in blocks of 16 tokens; a prompt shorter than the prefix shares what it has."""
+    block = 16
+    shares = rng.random(len(prompt)) < prefix.share
+    which = rng.integers(0, prefix.n_prefixes, size=len(prompt))
+    width = prefix.tokens // block
+    counts = np.where(shares, np.minimum(prompt, prefix.tokens) // block, 0)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+    return np.repeat(which * width, counts) + place, offsets, block
