@@ -9,6 +9,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from capmodel.plots.style import BAND_ALPHA, INK, MUTED, PALETTE, label_ends, series
 
+_PLAIN = FuncFormatter(lambda value, _: f"{value:,.4g}")
 _PERCENT_TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -28,7 +29,7 @@ def draw_grades(
         look = {**series(index), "linestyle": ""}
         axes.plot([100 * (values[i] or 0) for i in known], places[known], label=name, **look)
     axes.set_xscale("log")
-    axes.set_ylim(len(splits) - 0.5, -0.5)
+    axes.set_ylim(max(len(splits), 1) - 0.5, -0.5)
     axes.set_yticks(places, splits)
     axes.grid(axis="y", visible=False)
     if noise_floor:
@@ -47,14 +48,15 @@ def draw_grades(
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
     axes.set_xlabel("Mean absolute error of the step time [%]")
-    axes.legend(
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        ncols=3,
-        handletextpad=0,
-        columnspacing=1,
-        borderaxespad=0,
-    )
+    if mape:
+        axes.legend(
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=3,
+            handletextpad=0,
+            columnspacing=1,
+            borderaxespad=0,
+        )
     return axes
 
 
@@ -75,6 +77,8 @@ def draw_predicted(
         rows = names == name
         axes.plot(measured[rows], predicted[rows], label=name, rasterized=rows.sum() > 2000, **look)
     axes.set(xscale="log", yscale="log", xlim=span, ylim=span, aspect="equal")
+    axes.xaxis.set_major_formatter(_PLAIN)
+    axes.yaxis.set_major_formatter(_PLAIN)
     axes.set_xlabel("Measured step [ms]")
     axes.set_ylabel("Predicted step [ms]")
     if group is not None and len(set(names.tolist())) > 1:
@@ -95,6 +99,7 @@ def draw_residuals(
     look: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 2.2, "alpha": 0.5}
     axes.plot(x, 100 * np.asarray(residual), color=PALETTE[0], rasterized=len(x) > 2000, **look)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(_PLAIN)
     axes.set_xlabel(x_label)
     axes.set_ylabel("Predicted − measured [%]")
     return axes
@@ -134,7 +139,7 @@ def draw_intervals(
         axes.axvline(reference, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
     axes.hlines(places, low, high, color=PALETTE[0], linewidth=1.4)
     axes.plot(values, places, linestyle="", marker="o", markersize=3.5, color=PALETTE[0])
-    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
     axes.set_yticks(places, names)
     axes.set_xlim(left=min(0.0, *axes.get_xlim()))
     axes.grid(axis="y", visible=False)

@@ -14,6 +14,7 @@ import matplotlib as mpl
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
@@ -156,5 +157,6 @@ def to_svg(fig: Figure, *, text_as_text: bool = False) -> str:
     """
     buffer = io.StringIO()
     with _RC_LOCK, mpl.rc_context({"svg.fonttype": "none" if text_as_text else "path"}):
-        fig.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        # Straight to the canvas: savefig would lay the figure out and draw it twice.
+        FigureCanvasSVG(fig).print_svg(buffer, metadata={"Date": None, "Creator": None})
     return buffer.getvalue()

@@ -25,26 +25,31 @@ def render_pdf(document: Document) -> bytes:
     machine; a document with characters those lack (Chinese, Japanese, Korean, ...) may use the
     machine's fonts too. Raises `ValueError` if Typst cannot set the document.
     """
+    pdf = _compile(document, format="pdf", pdf_standards=["ua-1"])
+    if not isinstance(pdf, bytes):
+        raise ValueError(f"Got {type(pdf).__name__} from Typst, but expected the bytes of a PDF")
+    return pdf
+
+
+def render_pages(document: Document, ppi: float = 72) -> list[bytes]:
+    """The pages of `document` as PNG images of `ppi` pixels per inch, to look at."""
+    pages = _compile(document, format="png", ppi=ppi)
+    return pages if isinstance(pages, list) else [pages]
+
+
+def _compile(document: Document, **options: Any) -> Any:
     data = json.dumps(document.to_plain(), ensure_ascii=False, allow_nan=False)
     with_system = not _bundled_characters().issuperset(data)
     fonts = _fonts(with_system)
     families = list(_FAMILIES) + (_system_families(fonts) if with_system else [])
     template = files("capmodel.report").joinpath("template.typ").read_bytes()
+    inputs = {"document": data, "fonts": json.dumps(families)}
     try:
-        pdf = typst.compile(
-            template,
-            format="pdf",
-            font_paths=fonts,
-            sys_inputs={"document": data, "fonts": json.dumps(families)},
-            pdf_standards=["ua-1"],
-        )
+        return typst.compile(template, font_paths=fonts, sys_inputs=inputs, **options)
     except typst.TypstError as error:
         raise ValueError(
             f"Got a report that Typst cannot set ({error.message}); please report this."
         ) from error
-    if not isinstance(pdf, bytes):
-        raise ValueError(f"Got {type(pdf).__name__} from Typst, but expected the bytes of a PDF")
-    return pdf
 
 
 @lru_cache(maxsize=2)

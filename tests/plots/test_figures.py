@@ -1,0 +1,196 @@
+"""Every figure: the data drawn where it belongs, units on the axes, no text beyond the edge."""
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from capmodel.plots.budget import draw_memory
+from capmodel.plots.calibration import (
+    draw_coverage,
+    draw_grades,
+    draw_intervals,
+    draw_predicted,
+    draw_residuals,
+)
+from capmodel.plots.choices import (
+    Candidate,
+    Swing,
+    draw_cost_latency,
+    draw_tornado,
+    pareto_front,
+)
+from capmodel.plots.steps import StepCurve, draw_step_time, draw_terms, draw_tokens_per_s
+from capmodel.plots.style import figure
+
+BATCH = 2.0 ** np.arange(8)
+
+
+def _curve(label: str = "4,096 tokens", slope: float = 1e-3) -> StepCurve:
+    step = 0.010 + slope * BATCH
+    return StepCurve(label, BATCH, step, BATCH <= 32, 0.9 * step, 1.1 * step)
+
+
+def _beyond_edge(fig: Figure) -> list[str]:
+    """Texts that the figure's edge cuts, laid out as they will be printed."""
+    canvas = FigureCanvasAgg(fig)
+    canvas.draw()
+    edge = fig.bbox.padded(1.0)
+    cut = []
+    undrawn = {
+        label
+        for axes in fig.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks())
+        if not min(axis.get_view_interval()) <= tick.get_loc() <= max(axis.get_view_interval())
+        for label in (tick.label1, tick.label2)
+    }
+    for text in set(fig.findobj(Text)) - undrawn:
+        if text.get_visible() and text.get_text().strip():
+            box = text.get_window_extent(canvas.get_renderer())
+            inside = edge.x0 <= box.x0 and box.x1 <= edge.x1 and edge.y0 <= box.y0
+            if not (inside and box.y1 <= edge.y1) and text.get_figure() is fig:
+                cut.append(text.get_text())
+    return cut
+
+
+def _random(rows: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    measured = np.exp(rng.normal(-4, 1, rows))
+    return measured, measured * np.exp(rng.normal(0, 0.05, rows))
+
+
+DRAWINGS = {
+    "step_time": lambda axes: draw_step_time(
+        axes, [_curve(), _curve("131,072 tokens", 0.02)], 0.05
+    ),
+    "tokens": lambda axes: draw_tokens_per_s(axes, [_curve(), _curve("131,072 tokens")], [9, None]),
+    "one_batch": lambda axes: draw_step_time(
+        axes, [StepCurve("x", np.array([4.0]), np.array([0.01]), np.array([True]))]
+    ),
+    "terms": lambda axes: draw_terms(
+        axes, BATCH, {"weight reads": 0.01 + 0 * BATCH, "KV reads": 1e-3 * BATCH}
+    ),
+    "grades": lambda axes: draw_grades(
+        axes,
+        ["random", "deployment", "gpu"],
+        {
+            "linear on raw columns": [1.9, 2.4, None],
+            "boosted trees on raw columns": [0.1, 0.2, 0.48],
+            "nearest measured row": [0.1, 0.2, 0.8],
+            "roofline": [0.05, 0.06, 0.09],
+            "traffic regressor": [0.03, 0.05, 0.08],
+        },
+        0.01,
+    ),
+    "predicted": lambda axes: draw_predicted(
+        axes, *_random(), group=["a100", "h100", "mi250"] * 100
+    ),
+    "residuals": lambda axes: draw_residuals(
+        axes, 1e3 * _random()[0], _random()[1] / _random()[0] - 1, "Measured step [ms]", 0.01
+    ),
+    "coverage": lambda axes: draw_coverage(
+        axes, [0.5, 0.9], {"random": [0.52, 0.9], "gpu": [0.4, None]}
+    ),
+    "intervals": lambda axes: draw_intervals(
+        axes,
+        ["vllm on a100-40gb", "llama.cpp on mi250"],
+        [1.3, 1.9],
+        [1.2, 1.1],
+        [1.4, 2.6],
+        "c_w",
+        1,
+    ),
+    "memory": lambda axes: draw_memory(
+        axes,
+        {
+            "weights": 35e9,
+            "KV cache": 31e9,
+            "activation peak": 2e9,
+            "CUDA graphs": 0.8e9,
+            "other": 5e8,
+        },
+        79.18 * 2**30,
+    ),
+    "memory_overfull": lambda axes: draw_memory(axes, {"weights": 141e9}, 79.18 * 2**30),
+    "cost": lambda axes: draw_cost_latency(
+        axes,
+        [
+            Candidate(f"{i} × h100-80gb tp{i} fp8", 0.1 / i, 3.0 * i, i > 1, i == 4)
+            for i in range(1, 9)
+        ],
+        "TPOT, 95th percentile",
+        0.05,
+    ),
+    "tornado": lambda axes: draw_tornado(
+        axes,
+        [Swing("Price", 10, 20, "$2", "$4"), Swing("Arrival rate", 11, 11.5, "-20 %", "+20 %")],
+        15,
+        "Cost [$/M output tokens]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_axes_out_labelled_and_nothing_cut(name):
+    with figure(6.7, 2.6) as fig:
+        axes = fig.subplots()
+        assert DRAWINGS[name](axes) is axes
+        assert axes.get_xlabel()
+        assert _beyond_edge(fig) == []
+
+
+@pytest.mark.parametrize("draw", [draw_step_time, draw_tokens_per_s, draw_grades, draw_tornado])
+def test_nothing_to_draw_is_an_empty_figure(draw):
+    arguments = {draw_grades: ([], {}), draw_tornado: ([], 1.0, "x")}.get(draw, ([],))
+    with figure() as fig:
+        draw(fig.subplots(), *arguments)
+        assert _beyond_edge(fig) == []
+
+
+def test_step_time_is_drawn_in_ms_and_what_does_not_fit_is_hollow():
+    with figure() as fig:
+        axes = draw_step_time(fig.subplots(), [_curve()])
+        inside, _, beyond = axes.lines
+        # Batches 1 to 32 fit; 64 and 128 do not. 10 ms + 1 ms a sequence.
+        assert inside.get_ydata().tolist() == pytest.approx([11, 12, 14, 18, 26, 42])
+        assert beyond.get_ydata().tolist() == pytest.approx([74, 138])
+        assert beyond.get_markerfacecolor() == "white"
+
+
+def test_terms_stack_up_to_the_step():
+    with figure() as fig:
+        axes = draw_terms(fig.subplots(), [1, 2], {"a": [0.001, 0.002], "b": [0.003, 0.004]})
+        tops = [bar.get_y() + bar.get_height() for bar in axes.patches[2:]]
+        assert tops == pytest.approx([4.0, 6.0])
+
+
+def test_memory_parts_end_where_the_next_begins():
+    with figure() as fig:
+        axes = draw_memory(fig.subplots(), {"a": 2 * 2**30, "b": 3 * 2**30}, 8 * 2**30)
+        assert [bar.get_x() for bar in axes.patches] == [0, 2]
+        assert [bar.get_width() for bar in axes.patches] == [2, 3]
+
+
+def test_pareto_front_keeps_only_the_unbeaten():
+    # (1, 9) and (2, 5) stand; (3, 6) is beaten by (2, 5); (4, 1) is not allowed; (5, 5) ties.
+    x, y = np.array([1, 2, 3, 4, 5]), np.array([9, 5, 6, 1, 5])
+    assert pareto_front(x, y, np.array([1, 1, 1, 0, 1], dtype=bool)) == [0, 1]
+
+
+def test_tornado_puts_the_widest_first():
+    swings = [Swing("narrow", 9, 11), Swing("wide", 5, 20), Swing("middle", 8, 13)]
+    with figure() as fig:
+        axes = draw_tornado(fig.subplots(), swings, 10, "x")
+        assert [label.get_text() for label in axes.get_yticklabels()] == [
+            "wide",
+            "middle",
+            "narrow",
+        ]
+
+
+def test_residuals_are_signed_percent():
+    with figure() as fig:
+        axes = draw_residuals(fig.subplots(), np.array([1.0, 2.0]), np.array([0.1, -0.2]), "x")
+        assert axes.lines[-1].get_ydata().tolist() == pytest.approx([10, -20])
