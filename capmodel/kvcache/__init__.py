@@ -1,6 +1,7 @@
 """Cache bytes per token and per request, in blocks, for each engine's layout."""
 
 from capmodel.kvcache.blocks import BlockTable, Pool, RequestCost
+from capmodel.kvcache.breakdown import PieceBytes, cache_breakdown, tp_note
 from capmodel.kvcache.layers import CachePiece, cache_pieces, kv_heads_per_gpu, state_bytes
 from capmodel.kvcache.replay import Replay, engine_name, replay, request_blocks, request_cost
 from capmodel.kvcache.settings import EngineSettings
@@ -18,9 +19,11 @@ __all__ = [
     "CachePiece",
     "ContextWarning",
     "EngineSettings",
+    "PieceBytes",
     "Pool",
     "Replay",
     "RequestCost",
+    "cache_breakdown",
     "cache_pieces",
     "check_tp",
     "engine_name",
@@ -33,4 +36,5 @@ __all__ = [
     "request_blocks",
     "request_cost",
     "state_bytes",
+    "tp_note",
 ]

@@ -128,8 +128,8 @@ def check_lengths(shape: ModelShape, context_len: Any, batch_size: Any = 1) -> N
     high = context_len if isinstance(context_len, int | float) else np.max(context_len, initial=0.0)
     if high > limit:
         warnings.warn(
-            f"context_len={float(high):,.0f} is above the {limit:,} tokens {shape.name} was made for; "
-            "computed as if it could",
+            f"context_len={float(high):,.0f} is above the {limit:,} tokens {shape.name} was made "
+            "for; computed as if it could",
             ContextWarning,
             stacklevel=3,
         )
@@ -163,7 +163,7 @@ def _degrees(tp: ArrayLike) -> tuple[list[int], NDArray[np.intp], tuple[int, ...
     """The distinct degrees in `tp`, where each element is among them, and its shape."""
     given = np.asarray(tp)
     if np.any(given != np.floor(given)):
-        raise ValueError(f"Got tp={tp}, but expected whole numbers of GPUs")
+        raise ValueError(f"Got tp={tp!r}, but expected whole numbers of GPUs")
     distinct, index = np.unique(given, return_inverse=True)
     return [int(degree) for degree in distinct], index.reshape(-1), given.shape
 

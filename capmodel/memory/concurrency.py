@@ -1,0 +1,130 @@
+"""How many requests of a length fit, by the textbook's rule or by the engine's blocks."""
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from capmodel.gpus import Gpu, load_gpu
+from capmodel.kvcache import EngineSettings, kv_bytes, request_cost
+from capmodel.kvcache.totals import check_lengths
+from capmodel.memory.budget import MemoryBudget, memory_budget
+from capmodel.memory.reserve import StepLimits, default_limits
+from capmodel.shapes import ModelLike, ModelShape, load_shape
+
+
+def max_concurrency(
+    model: ModelLike,
+    gpu: "str | dict[str, object] | Gpu",
+    context_len: ArrayLike,
+    *,
+    weight_dtype: str | None = "bf16",
+    kv_dtype: str = "bf16",
+    tp: ArrayLike = 1,
+    memory_fraction: float = 0.92,
+    mode: str = "nameplate",
+    reserve_bytes: float | None = None,
+    max_num_batched_tokens: int | None = None,
+    block_size: int = 16,
+) -> int | NDArray[np.int64]:
+    """Requests of `context_len` tokens that `tp` GPUs hold at once.
+
+    mode "nameplate": floor of (fraction of the datasheet's GB - parameters x flat bytes) over the
+    bytes of a request. mode "engine": whole blocks of vLLM's newest layout in the memory the
+    driver reports, less weights as stored and `reserve_bytes` (None: estimated). context_len and
+    tp broadcast: scalars give an int, arrays an ndarray of int64. 0 means not one fits;
+    `explain_fit` says by how much, and what would help.
+
+    Raises ValueError as `memory_budget` and `kv_bytes` do. Warns above the model's maximum.
+    Source: PHYSICS section 4.
+    """
+    shape, device = load_shape(model), load_gpu(gpu)
+
+    def of_degree(degree: int, lengths: Any) -> Any:
+        budget, settings = _plan(
+            shape,
+            device,
+            weight_dtype,
+            kv_dtype,
+            degree,
+            memory_fraction,
+            mode,
+            reserve_bytes,
+            max_num_batched_tokens,
+            block_size,
+        )
+        return held(shape, budget, lengths, settings)
+
+    if isinstance(tp, int) and isinstance(context_len, int):
+        return int(of_degree(tp, context_len))
+    degrees, lengths = np.broadcast_arrays(np.asarray(tp), np.asarray(context_len))
+    if np.any(degrees != np.floor(degrees)):
+        raise ValueError(f"Got tp={tp!r}, but expected whole numbers of GPUs")
+    if lengths.ndim == 0:
+        return int(of_degree(int(degrees), float(lengths)))
+    counts = np.zeros(lengths.shape, dtype=np.int64)
+    for degree in np.unique(degrees):
+        chosen = degrees == degree
+        counts[chosen] = of_degree(int(degree), lengths[chosen])
+    return counts
+
+
+@lru_cache(maxsize=4096)
+def _plan(
+    shape: ModelShape,
+    device: Gpu,
+    weight_dtype: str | None,
+    kv_dtype: str,
+    tp: int,
+    memory_fraction: float,
+    mode: str,
+    reserve_bytes: float | None,
+    max_num_batched_tokens: int | None,
+    block_size: int,
+) -> tuple[MemoryBudget, EngineSettings]:
+    limits = step_limits(device, max_num_batched_tokens)
+    budget = memory_budget(
+        shape,
+        device,
+        weight_dtype=weight_dtype,
+        tp=tp,
+        memory_fraction=memory_fraction,
+        mode=mode,
+        reserve_bytes=reserve_bytes,
+        limits=limits,
+    )
+    settings = EngineSettings(
+        kv_dtype=kv_dtype,
+        tp=tp,
+        block_size=block_size,
+        max_num_batched_tokens=limits.max_num_batched_tokens,
+    )
+    return budget, settings
+
+
+def held(
+    shape: ModelShape, budget: MemoryBudget, context_len: Any, settings: EngineSettings
+) -> Any:
+    """Requests of `context_len` tokens in the cache of `budget`, by the rule of its mode."""
+    if budget.mode == "nameplate":
+        per_request = kv_bytes(shape, context_len, 1, settings.kv_dtype, settings.tp)
+        return _whole(budget.cache_bytes, per_request)
+    check_lengths(shape, context_len)
+    cost = request_cost(shape, "vllm", settings)
+    return math.floor(budget.cache_bytes / cost.block_bytes) // cost.blocks(context_len)
+
+
+def step_limits(gpu: Gpu, max_num_batched_tokens: int | None) -> StepLimits:
+    """The GPU's default limits, with the tokens of a step as given."""
+    limits = default_limits(gpu)
+    if max_num_batched_tokens is None:
+        return limits
+    return StepLimits(limits.max_num_seqs, max_num_batched_tokens)
+
+
+def _whole(available: float, per_request: Any) -> Any:
+    if isinstance(per_request, float | int):
+        return math.floor(available / per_request)
+    return np.floor(available / per_request).astype(np.int64)
