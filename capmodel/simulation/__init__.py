@@ -15,18 +15,17 @@ from capmodel.simulation.policies import (
     whole_request,
 )
 from capmodel.simulation.records import ReplicaTotals, Simulation
-from capmodel.simulation.server import BlockCost, Server, StepTimeLike, Window
+from capmodel.simulation.server import PAGED, Server, StepTimeLike
 from capmodel.simulation.summary import Summary, replicate, summarise
 
 __all__ = [
-    "BlockCost",
+    "PAGED",
     "PrefillPool",
     "ReplicaTotals",
     "Server",
     "Simulation",
     "StepTimeLike",
     "Summary",
-    "Window",
     "context_limit",
     "first_come",
     "least_loaded",

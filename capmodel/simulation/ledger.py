@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from capmodel.simulation.server import Server
+from capmodel.simulation.server import Server, growth_of, settled_blocks
 from capmodel.workload.requests import Requests
 
 WAITING, PREFILLING, DECODING, DONE = range(4)
@@ -15,7 +15,7 @@ class Ledger:
     landed: the cache arrives computed (from a prefill replica).
     """
 
-    __slots__ = ("admitted", "blocks", "finish", "first", "grows", "hit_tokens", "id_tokens", "ids",
+    __slots__ = ("admitted", "blocks", "finish", "first", "grows", "growth", "hit_tokens", "id_tokens", "ids",
                  "joined",
                  "key", "landed", "left", "n", "need", "output", "phase", "preempted",
                  "prefilled", "prompt", "serial", "server_index", "settled", "state")  # fmt: skip
@@ -23,7 +23,7 @@ class Ledger:
     def __init__(self, requests: Requests, server: Server) -> None:
         n = self.n = len(requests)
         prompt, output = requests.prompt_tokens, requests.output_tokens
-        cost = server.cost
+        growth = self.growth = growth_of(server.cost)
         reserved = np.maximum(server.reservation(prompt, output), prompt)
         # A request of `out` tokens ends holding prompt + out - 1: the last one is not cached.
         final = prompt + output - 1
@@ -33,14 +33,14 @@ class Ledger:
         self.need = list(self.prompt)
         self.left = list(self.output)
         self.grows: list[bool] = (reserved < final).tolist()
-        self.settled: list[int] = cost.settled(np.maximum(held, final)).tolist()
-        self.blocks: list[int] = (cost.growth * -(-held // cost.block_size)).tolist()
+        self.settled: list[int] = settled_blocks(server.cost, np.maximum(held, final)).tolist()
+        self.blocks: list[int] = (growth.count * -(-held // growth.block_size)).tolist()
         self.key = [
             server.order(i, p, o)
             for i, (p, o) in enumerate(zip(self.prompt, self.output, strict=True))
         ]
-        self.ids = prefix_lists(requests, server)
-        self.id_tokens = max(requests.prefix_block, cost.block_size)
+        self.ids = prefix_lists(requests, server, growth.block_size)
+        self.id_tokens = max(requests.prefix_block, growth.block_size)
         self.state = [WAITING] * n
         self.phase = [-1] * n
         self.joined = [0] * n
@@ -54,9 +54,9 @@ class Ledger:
         self.preempted = [0] * n
         self.hit_tokens = [0] * n
         self.prefilled = [0] * n
-        largest = int(cost.total(np.maximum(held, final)).max())
+        most = np.asarray(server.cost.blocks(np.maximum(held, final)))
+        row, largest = int(np.argmax(most)), int(most.max())
         if largest > server.pool_blocks:
-            row = int(np.argmax(cost.total(np.maximum(held, final))))
             raise ValueError(
                 f"Request {row} of {requests.name} ({self.prompt[row]:,} + {self.output[row]:,} "
                 f"tokens) needs {largest:,} cache blocks, but the pool has {server.pool_blocks:,}: "
@@ -64,11 +64,11 @@ class Ledger:
             )
 
 
-def prefix_lists(requests: Requests, server: Server) -> list[tuple[int, ...]] | None:
+def prefix_lists(requests: Requests, server: Server, size: int) -> list[tuple[int, ...]] | None:
     """Ids of whole pool blocks each prompt begins with; None where prefixes are not cached."""
     if not server.prefix_cache or not len(requests.prefix_offsets):
         return None
-    size, block = server.cost.block_size, requests.prefix_block
+    block = requests.prefix_block
     if block % size and size % block:
         raise ValueError(
             f"Prefix ids stand for {block} tokens and pool blocks hold {size}, but expected one to "

@@ -127,7 +127,7 @@ def collect(
 
 
 def _totals(replica: "Replica") -> ReplicaTotals:
-    cost = replica.server.cost
+    growth = replica.ledger.growth
     return ReplicaTotals(
         prefill_only=replica.prefill_only,
         busy_s=replica.busy_s,
@@ -138,5 +138,5 @@ def _totals(replica: "Replica") -> ReplicaTotals:
         area_system=replica.area_system,
         peak_blocks=replica.peak_blocks,
         pool_blocks=replica.server.pool_blocks,
-        block_tokens=cost.block_size / cost.growth if cost.growth else 0.0,
+        block_tokens=growth.block_size / growth.count if growth.count else 0.0,
     )

@@ -24,10 +24,10 @@ class Replica:
         self.ledger = ledger
         self.index = index
         self.prefill_only = prefill_only
-        cost = server.cost
+        size, count = ledger.growth.block_size, ledger.growth.count
         self.id_tokens = ledger.id_tokens
-        id_blocks = ledger.id_tokens // cost.block_size * cost.growth
-        self.pool = BlockPool(server.pool_blocks, cost.block_size, cost.growth, id_blocks)
+        id_blocks = ledger.id_tokens // size * count
+        self.pool = BlockPool(server.pool_blocks, size, count, id_blocks)
         self.clock = 0  # decode steps so far
         self.decoding = 0
         self.cached = 0  # tokens held by decoding sequences

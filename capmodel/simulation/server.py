@@ -1,11 +1,12 @@
 """One replica as facts: how long its steps take, what its pool holds, what limits it obeys."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from capmodel.kvcache import BlockTable, RequestCost
 from capmodel.simulation import policies
 
 
@@ -17,52 +18,48 @@ class StepTimeLike(Protocol):
         ...
 
 
+# One growing table of 16-token blocks: plain paged attention.
+PAGED = RequestCost((BlockTable("full", 1, 16),), block_bytes=0.0)
+
+
 @dataclass(frozen=True, slots=True)
-class Window:
-    """Layers that stop growing: `weight` pool blocks per `block_size` tokens, `most` times."""
+class BlockGrowth:
+    """How a request's blocks grow: `count` for each begun `block_size` tokens, without end."""
 
     block_size: int
-    most: int
-    weight: int = 1
+    count: int
 
 
-@dataclass(frozen=True, slots=True)
-class BlockCost:
-    """Pool blocks a request holds, as a function of its length.
+def growth_of(cost: RequestCost) -> BlockGrowth:
+    """The part of `cost` that grows with length; count 0 where every layer is windowed.
 
-    `growth` blocks for each begun `block_size` tokens, without end; windowed layers, charged at
-    admission for the request's final length (at most one window too early); and `fixed` ones.
+    Raises ValueError where growing layers have blocks of different sizes.
     """
+    tables = [table for table in cost.tables if table.fixed is None and table.limit is None]
+    sizes = {table.block_size for table in tables}
+    if len(sizes) > 1:
+        raise ValueError(
+            f"Growing layers have blocks of {sorted(sizes)} tokens, but the simulator expects one "
+            "size; set the engine's block size"
+        )
+    return BlockGrowth(sizes.pop() if sizes else 16, sum(table.count for table in tables))
 
-    block_size: int = 16
-    growth: int = 1
-    windows: tuple[Window, ...] = ()
-    fixed: int = 0
 
-    def __post_init__(self) -> None:
-        if self.block_size < 1 or self.growth < 0 or self.fixed < 0:
-            raise ValueError(
-                f"Got block_size={self.block_size}, growth={self.growth}, fixed={self.fixed}, but "
-                "expected a positive block size and no negative blocks"
-            )
+def settled_blocks(cost: RequestCost, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Blocks that do not grow while decoding: windows and states, at final length `tokens` (n,).
 
-    def settled(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Blocks that do not grow while decoding, for final lengths `tokens`, shape (n,)."""
-        blocks = np.full(len(tokens), self.fixed, dtype=np.int64)
-        for window in self.windows:
-            blocks += window.weight * np.minimum(-(-tokens // window.block_size), window.most)
-        return blocks
-
-    def total(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """All blocks at length `tokens`, shape (n,)."""
-        return self.growth * -(-tokens // self.block_size) + self.settled(tokens)
+    Windowed layers are charged at admission for the request's end, at most a window too early.
+    """
+    growth = growth_of(cost)
+    grown = growth.count * -(-tokens // growth.block_size)
+    return np.asarray(cost.blocks(tokens), dtype=np.int64) - grown
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
     """What a replica is and how its scheduler decides.
 
-    pool_blocks: cache blocks in all. max_num_seqs: sequences admitted at once.
+    pool_blocks: cache blocks in all; cost: those a request takes. max_num_seqs: sequences admitted at once.
     max_batched_tokens: tokens one step may process. prefix_cache: keep blocks of finished
     prompts and reuse them by id. attention_tokens: context at which a prompt token's attention
     costs as much as its matrices; a chunk that starts after `c` tokens counts as
@@ -72,7 +69,7 @@ class Server:
 
     step_time: StepTimeLike
     pool_blocks: int
-    cost: BlockCost = field(default_factory=BlockCost)
+    cost: RequestCost = PAGED
     max_num_seqs: int = 256
     max_batched_tokens: int = 8192
     prefix_cache: bool = False

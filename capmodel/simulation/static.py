@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from capmodel.simulation.records import ReplicaTotals, Simulation
-from capmodel.simulation.server import Server
+from capmodel.simulation.server import Server, growth_of
 from capmodel.workload.requests import Requests
 
 
@@ -19,7 +19,7 @@ def slots_of(server: Server, max_context: int) -> int:
 
     Raises ValueError when it holds none.
     """
-    blocks = int(server.cost.total(np.array([max_context]))[0])
+    blocks = server.cost.blocks(max_context)
     slots = min(server.pool_blocks // blocks, server.max_num_seqs)
     if slots < 1:
         raise ValueError(
@@ -74,12 +74,13 @@ def _one_replica(
     finish: np.ndarray,
 ) -> ReplicaTotals:
     slots = slots_of(server, max_context)
-    slot_blocks = int(server.cost.total(np.array([max_context]))[0])
+    growth = growth_of(server.cost)
+    slot_blocks = server.cost.blocks(max_context)
     arrival = requests.arrival_s[mine]
     empty = ReplicaTotals(
         prefill_only=False, busy_s=0.0, steps=0, area_decoding=0.0, area_tokens=0.0,
         area_blocks=0.0, area_system=0.0, peak_blocks=0, pool_blocks=server.pool_blocks,
-        block_tokens=server.cost.block_size / max(1, server.cost.growth),
+        block_tokens=growth.block_size / max(1, growth.count),
     )  # fmt: skip
     now, start, steps, peak = 0.0, 0, 0, 0
     busy = decoding = tokens = blocks = 0.0

@@ -111,8 +111,8 @@ class Requests:
             row = int(np.argmax(over))
             raise ValueError(
                 f"{int(over.sum())} of {len(self)} requests of {self.name} exceed the context "
-                f"limit of {max_context:,} tokens (the first is request {row} with {int(total[row]):,}); "
-                "shorten them, drop them, or choose a model with a longer context"
+                f"limit of {max_context:,} tokens (the first is request {row} with "
+                f"{int(total[row]):,}); shorten them, drop them, or choose a model with a longer context"
             )
 
 

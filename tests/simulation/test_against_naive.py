@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from naive import run
 from step_times import LinearStep
 
-from capmodel.simulation import BlockCost, Server, simulate
+from capmodel.kvcache import BlockTable, RequestCost
+from capmodel.simulation import Server, simulate
 from capmodel.workload import Requests
 
 # Steps of a quarter of a millisecond and powers of two: sums are exact, ties are real ties.
@@ -31,7 +32,11 @@ def test_times_and_preemptions_equal_those_of_single_steps(rows, size, slack, ma
     arrivals = np.cumsum(gaps) / 4096
     largest = max(-(-(p + o) // size) for p, o in zip(prompts, outputs, strict=True))
     server = Server(
-        STEP, largest + slack, BlockCost(size), max_num_seqs=max_seqs, max_batched_tokens=budget
+        STEP,
+        largest + slack,
+        RequestCost((BlockTable("full", 1, size),), 0.0),
+        max_num_seqs=max_seqs,
+        max_batched_tokens=budget,
     )
     result = simulate(Requests(arrivals, prompts, outputs), server)
     expected = run(
@@ -52,6 +57,6 @@ def test_times_and_preemptions_equal_those_of_single_steps(rows, size, slack, ma
 def test_the_strategy_above_does_reach_preemption():
     """Ten requests that grow from 1 to 4 blocks in a pool of 12."""
     n = 10
-    server = Server(STEP, 12, BlockCost(16), max_num_seqs=16, max_batched_tokens=64)
+    server = Server(STEP, 12, max_num_seqs=16, max_batched_tokens=64)
     requests = Requests(np.zeros(n), np.full(n, 10), np.full(n, 50))
     assert simulate(requests, server).preemptions.sum() > 3

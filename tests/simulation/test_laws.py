@@ -6,11 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from step_times import DECODER, LinearStep
 
+from capmodel.kvcache import BlockTable, RequestCost
 from capmodel.simulation import (
-    BlockCost,
     PrefillPool,
     Server,
-    Window,
     context_limit,
     least_loaded,
     power_of_two,
@@ -23,6 +22,7 @@ from capmodel.simulation import (
     summarise,
     whole_request,
 )
+from capmodel.simulation.server import settled_blocks
 from capmodel.simulation.static import simulate_static, slots_of
 from capmodel.workload import Fixed, Lognormal, Requests, SharedPrefix, Uniform, Workload
 
@@ -114,9 +114,17 @@ def test_whole_reservation_never_preempts_and_context_reservation_admits_by_the_
 
 def test_windowed_layers_charge_their_window_and_no_more():
     """PHYSICS section 2, gemma-4-31b: 8,192 + 5 * 577 blocks at 262,144 tokens."""
-    cost = BlockCost(32, 1, (Window(16, 576, 5),), fixed=5)
-    assert cost.total(np.array([262_144]))[0] == 8192 + 5 * 577
-    assert cost.settled(np.array([16, 10**6])).tolist() == [5 + 5, 5 + 5 * 576]
+    windows = BlockTable("window", 5, 16, limit=1024 - 1 + 8192, extra=1)
+    cost = RequestCost((BlockTable("full", 1, 32), windows), 0.0)
+    assert settled_blocks(cost, np.array([16, 262_144])).tolist() == [5 * 2, 5 * 577]
+    # Pools of exactly two such requests, and of one block less.
+    requests = Requests(np.zeros(2), np.full(2, 9000), np.full(2, 100))
+    need = int(cost.blocks(9099))
+    two, one = (
+        simulate(requests, Server(DECODER, pool, cost)) for pool in (2 * need, 2 * need - 4)
+    )
+    assert two.admitted_s[1] < two.first_s[0]
+    assert one.admitted_s[1] == one.finish_s[0]
 
 
 def test_prefix_hits_are_counted_and_save_prefill():
