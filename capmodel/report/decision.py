@@ -5,6 +5,7 @@ from typing import Any
 
 from capmodel.report.card import SPLITS, TERMS
 from capmodel.report.document import Block, Column, Fact, Facts, Table, Text, Verdict
+from capmodel.report.figures import sweep_picture
 from capmodel.report.numbers import NONE, bytes_text, milliseconds, number, percent, whole
 
 Row = Mapping[str, Any]
@@ -59,6 +60,8 @@ def decision_blocks(summary: Row) -> list[Block]:
     if summary["sweep"]:
         blocks.append(_short_table(_few(summary["sweep"])))
     blocks.append(Text(_how_sure(summary), lead="How sure."))
+    if summary["sweep"]:
+        blocks.append(sweep_picture(summary["sweep"]))
     return blocks
 
 
@@ -133,14 +136,9 @@ def _facts(summary: Row) -> Facts:
         )
     error = _error(summary["grade_card"], "deployment") or _error(summary["grade_card"], "random")
     if error:
+        left_out = "deployments" if error["split"] == "deployment" else "rows"
         facts.append(
-            Fact(
-                "Typical error",
-                percent(error["mape"]),
-                f"{error['estimator']}, {error['split']} left out"
-                if error["split"] != "random"
-                else f"{error['estimator']}, random rows left out",
-            )
+            Fact("Mean error", percent(error["mape"]), f"of step times, on {left_out} left out")
         )
     return Facts(tuple(facts))
 

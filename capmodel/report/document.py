@@ -75,6 +75,13 @@ class Table:
     strong: tuple[int, ...] = ()
     faint: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        wrong = [len(row) for row in self.rows if len(row) != len(self.columns)]
+        if wrong:
+            raise ValueError(
+                f"Got a row of {wrong[0]} cells, but expected {len(self.columns)}: {self.caption}"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Picture:

@@ -17,31 +17,36 @@ Row = Mapping[str, Any]
 _MOST_CURVES = 5
 
 
-def step_pictures(sweep: Sequence[Row]) -> list[Picture]:
-    """Step time and tokens/s over batch, and the make-up of a step at the first context length."""
+def sweep_picture(sweep: Sequence[Row]) -> Picture:
+    """Step time and tokens/s over batch, a line a context length (five at most)."""
     groups = _by_context(sweep)
     shown = _spread(list(groups), _MOST_CURVES)
     curves = [_curve(context, groups[context]) for context in shown]
     crossover = [crossover_batch(groups[context]) for context in shown]
-    with figure(6.7, 2.9) as fig:
+    with figure(6.7, 2.7) as fig:
         left, right = fig.subplots(1, 2)
         draw_step_time(left, curves)
         draw_tokens_per_s(right, curves, crossover)
         svg = to_svg(fig, text_as_text=True)
-    pictures = [Picture(svg, _caption(curves, crossover), _alt(groups, shown))]
-    first = groups[shown[0]]
-    names = [name for name in TERMS if any(row["terms"].get(name) for row in first)]
-    if names:
-        with figure(6.7, 2.4) as fig:
-            draw_terms(
-                fig.subplots(),
-                [row["batch_size"] for row in first],
-                {TERMS[n]: [row["terms"].get(n) or 0.0 for row in first] for n in names},
-            )
-            svg = to_svg(fig, text_as_text=True)
-        caption = f"What a step's time goes to at {whole(shown[0])} cached tokens per sequence."
-        pictures.append(Picture(svg, caption, _terms_alt(first, names)))
-    return pictures
+    return Picture(svg, _caption(curves, crossover), _alt(groups, shown))
+
+
+def terms_picture(sweep: Sequence[Row]) -> Picture | None:
+    """What a step is made of over batch, at the shortest context; None if no term is known."""
+    groups = _by_context(sweep)
+    context, rows = next(iter(groups.items()))
+    names = [name for name in TERMS if any(row["terms"].get(name) for row in rows)]
+    if not names:
+        return None
+    with figure(6.7, 2.4) as fig:
+        draw_terms(
+            fig.subplots(),
+            [row["batch_size"] for row in rows],
+            {TERMS[name]: [row["terms"].get(name) or 0.0 for row in rows] for name in names},
+        )
+        svg = to_svg(fig, text_as_text=True)
+    caption = f"What a step's time goes to at {whole(context)} cached tokens per sequence."
+    return Picture(svg, caption, _terms_alt(rows, names))
 
 
 def grade_picture(grade_card: Sequence[Row], noise_floor: float | None) -> Picture | None:

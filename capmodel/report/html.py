@@ -1,5 +1,7 @@
 """A `Document` as one self-contained HTML page: no script, no font, no address to fetch."""
 
+import re
+import zlib
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -13,7 +15,8 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;
 h1 { line-height: 1.2; margin: 0 0 .3rem; }
 h2 { color: #0072b2; margin: 2.4rem 0 .6rem; }
 .muted, .small, figcaption, caption, footer { color: #5a5a5a; font-size: .875rem; }
-.verdict { border-left: 4px solid #0072b2; background: #eaf3f9; padding: .8rem 1rem; margin: 1rem 0; }
+.verdict { border-left: 4px solid #0072b2; background: #eaf3f9; padding: .8rem 1rem;
+           margin: 1rem 0; }
 .verdict.no { border-color: #d55e00; background: #fcefe5; }
 .verdict.caution { border-color: #b57b00; background: #f8f2e5; }
 .verdict strong { display: block; font-size: 1.2rem; }
@@ -52,9 +55,8 @@ def render_html(document: Document) -> str:
         f"<style>{_STYLE}</style></head><body><main>",
         f"<h1>{title}</h1>",
     ]
-    for line in (doc["subtitle"], doc["date"]):
-        if line:
-            parts.append(f'<p class="muted">{escape(line)}</p>')
+    lines = [line for line in (doc["subtitle"], doc["date"]) if line]
+    parts += [f'<p class="muted">{escape(line)}</p>' for line in lines]
     for section in doc["sections"]:
         parts.append("<section>")
         if section["title"]:
@@ -63,6 +65,13 @@ def render_html(document: Document) -> str:
         parts.append("</section>")
     parts.append(f"</main><footer>{escape(doc['footer'])}</footer></body></html>")
     return "\n".join(parts) + "\n"
+
+
+def _own_ids(svg: str, prefix: str) -> str:
+    """The SVG with ids no other figure of the page has, and none that nothing refers to."""
+    used = set(re.findall(r'(?:url\(|href=")#([^")]+)', svg))
+    kept = re.sub(r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", svg)
+    return re.sub(r'( id="|url\(#|href="#)', lambda m: m[1] + prefix, kept)
 
 
 def _text(block: Plain) -> str:
@@ -128,7 +137,10 @@ def _right(column: Plain) -> str:
 def _picture(block: Plain) -> str:
     svg = block["svg"][block["svg"].index("<svg") :]
     alt = escape(block["alt"], quote=True)
+    svg = _own_ids(svg, f"f{zlib.crc32(svg.encode()):08x}-")
     labelled = svg.replace("<svg", f'<svg role="img" aria-label="{alt}"', 1)
+    # Verdana is as wide as DejaVu Sans, which not every reader has.
+    labelled = labelled.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
     return f"<figure>{labelled}<figcaption>{escape(block['caption'])}</figcaption></figure>"
 
 

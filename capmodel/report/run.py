@@ -16,7 +16,7 @@ from capmodel.report.document import (
     Table,
     Text,
 )
-from capmodel.report.figures import grade_picture, step_pictures
+from capmodel.report.figures import grade_picture, terms_picture
 from capmodel.report.numbers import NONE, bytes_text, milliseconds, number, whole
 
 Row = Mapping[str, Any]
@@ -40,7 +40,7 @@ def run_document(summary: Row) -> Document:
         sections=(
             Section("", tuple(decision_blocks(summary))),
             Section("Memory: what fits", tuple(_memory(summary)), new_page=True),
-            Section("Step time and throughput over batch", tuple(_sweep(summary))),
+            Section("The sweep over batch", tuple(_sweep(summary))),
             Section("Runs this rests on", tuple(_runs(summary))),
             Section("Grade card", tuple(_grades(summary))),
             Section("Coefficients", tuple(coefficient_blocks(summary["coefficients"]))),
@@ -126,7 +126,8 @@ def _sweep(summary: Row) -> list[Block]:
     sweep = summary["sweep"]
     if not sweep:
         return [Text("No batch was swept.")]
-    blocks: list[Block] = list(step_pictures(sweep))
+    picture = terms_picture(sweep)
+    blocks: list[Block] = [picture] if picture else []
     blocks.append(
         Table(
             "The sweep. Step: one decode step of the whole batch. Grey rows: memory does not hold "
