@@ -20,7 +20,8 @@ class ReplicaTotals:
     """Integrals over one replica's time.
 
     busy_s: [s] in steps. area_*: [count x s]: sequences decoding, tokens cached, blocks held,
-    requests in the system. pool_tokens: tokens the pool holds in growing blocks.
+    requests in the system. block_tokens: tokens a
+    block holds, NaN where windows or states take blocks too.
     """
 
     prefill_only: bool
@@ -127,7 +128,10 @@ def collect(
 
 
 def _totals(replica: "Replica") -> ReplicaTotals:
-    growth = replica.ledger.growth
+    growth, cost = replica.ledger.growth, replica.server.cost
+    only_growth = growth.count > 0 and all(
+        table.fixed is None and table.limit is None for table in cost.tables
+    )
     return ReplicaTotals(
         prefill_only=replica.prefill_only,
         busy_s=replica.busy_s,
@@ -138,5 +142,5 @@ def _totals(replica: "Replica") -> ReplicaTotals:
         area_system=replica.area_system,
         peak_blocks=replica.peak_blocks,
         pool_blocks=replica.server.pool_blocks,
-        block_tokens=growth.block_size / growth.count if growth.count else 0.0,
+        block_tokens=growth.block_size / growth.count if only_growth else float("nan"),
     )
