@@ -16,7 +16,8 @@ class Ledger:
     """
 
     __slots__ = ("admitted", "blocks", "finish", "first", "grows", "growth", "hit_tokens",
-                 "id_tokens", "ids", "joined", "key", "landed", "left", "n", "need", "output", "phase", "preempted",
+                 "id_tokens", "ids", "joined", "key", "landed", "left", "n", "need",
+                 "output", "phase", "preempted",
                  "prefilled", "prompt", "serial", "server_index", "settled", "state")  # fmt: skip
 
     def __init__(self, requests: Requests, server: Server) -> None:

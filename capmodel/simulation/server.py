@@ -60,8 +60,8 @@ class Server:
     """What a replica is and how its scheduler decides.
 
     pool_blocks: cache blocks in all; cost: those a request takes. max_num_seqs: sequences
-    admitted at once. max_batched_tokens: tokens one step may process. prefix_cache: keep blocks of finished
-    prompts and reuse them by id. attention_tokens: context at which a prompt token's attention
+    admitted at once. max_batched_tokens: tokens one step may process. prefix_cache: keep blocks
+    of finished prompts and reuse them by id. attention_tokens: context at which a prompt token's attention
     costs as much as its matrices; a chunk that starts after `c` tokens counts as
     `1 + c / attention_tokens` times its length (infinite: the step time knows no context).
     step_scale: multiplies every step time (an interval's end, a slower host).

@@ -112,7 +112,7 @@ class Requests:
             raise ValueError(
                 f"{int(over.sum())} of {len(self)} requests of {self.name} exceed the context "
                 f"limit of {max_context:,} tokens (the first is request {row} with "
-                f"{int(total[row]):,}); shorten or drop them, or choose a model with a longer context"
+                f"{int(total[row]):,}); shorten or drop them, or choose another model"
             )
 
 

@@ -117,11 +117,11 @@ def test_windowed_layers_charge_their_window_and_no_more():
     windows = BlockTable("window", 5, 16, limit=1024 - 1 + 8192, extra=1)
     cost = RequestCost((BlockTable("full", 1, 32), windows), 0.0)
     assert settled_blocks(cost, np.array([16, 262_144])).tolist() == [5 * 2, 5 * 577]
-    # Pools of exactly two such requests, and of one block less.
+    # Pools of exactly two such requests, and of too little for two prompts.
     requests = Requests(np.zeros(2), np.full(2, 9000), np.full(2, 100))
     need = int(cost.blocks(9099))
     two, one = (
-        simulate(requests, Server(DECODER, pool, cost)) for pool in (2 * need, 2 * need - 4)
+        simulate(requests, Server(DECODER, pool, cost)) for pool in (2 * need, 2 * need - 7)
     )
     assert two.admitted_s[1] < two.first_s[0]
     assert one.admitted_s[1] == one.finish_s[0]
