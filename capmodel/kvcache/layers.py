@@ -1,7 +1,7 @@
 """What each kind of layer keeps per request, as pieces that grow, stop growing or stay fixed.
 
 Source of every figure: PHYSICS section 1 of the project's notes, checked in
-`tests/kvcache/test_totals.py` against worked numbers. [byte] are per GPU.
+`tests/kvcache/test_kv_totals.py` against worked numbers. [byte] are per GPU.
 """
 
 from dataclasses import dataclass

@@ -56,7 +56,7 @@ def vllm_cost(shape: ModelShape, settings: EngineSettings) -> tuple[RequestCost,
             for bucket in buckets
             if rules.grouped or bucket.kind != "state"
         ]
-    block_size = _block_size(shape, settings, buckets)
+    block_size = _block_size(shape, settings, buckets, rules)
     if len({(bucket.kind, bucket.limit) for bucket in buckets}) == 1:
         return _one_group(buckets, block_size, settings, rules)
     return _many_groups(buckets, block_size, settings, rules)
@@ -105,16 +105,18 @@ def draft_groups(shape: ModelShape, layers: int) -> list[LayerGroup]:
     return [replace(max(pool, key=lambda group: group.count), count=layers)]
 
 
-def _block_size(shape: ModelShape, settings: EngineSettings, buckets: list[_Bucket]) -> int:
+def _block_size(
+    shape: ModelShape, settings: EngineSettings, buckets: list[_Bucket], rules: VllmRules
+) -> int:
     """Tokens of an attention block; raised until its page holds a state (vLLM's `align`)."""
     latent = any(
         isinstance(attention, LatentAttention) for _, attention in shape.attention_layers()
     )
-    block_size = settings.block_size or (64 if latent else 16)
+    step = 64 if latent and rules.version >= (0, 8, 0) else 16
+    block_size = settings.block_size or step
     state_page = max((bucket.state_page for bucket in buckets), default=0.0)
     token_bytes = [bucket.token_bytes for bucket in buckets if bucket.token_bytes]
     if state_page and token_bytes:
-        step = 64 if latent else 16
         block_size = max(block_size, step * math.ceil(state_page / (step * token_bytes[0])))
     return block_size
 

@@ -124,6 +124,7 @@ def log_settings(log: StartLog) -> EngineSettings:
         block_size=log.block_size,
         max_num_batched_tokens=log.max_num_batched_tokens or defaults.max_num_batched_tokens,
         prefix_caching=log.prefix_caching,
+        state_mode=log.state_mode,
         draft_tokens=log.draft_tokens,
         slots=log.slots,
         unified=log.unified,

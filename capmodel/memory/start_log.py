@@ -37,6 +37,7 @@ class StartLog:
     max_num_batched_tokens: int | None = None
     max_num_seqs: int | None = None
     prefix_caching: bool | None = None
+    state_mode: str | None = None
     draft_tokens: int = 0
     fraction: float | None = None
     total_bytes: float | None = None
@@ -113,7 +114,7 @@ def _value(name: str, matches: list[str]) -> Any:
         return worst(float(match) for match in matches) * GIB
     if name in ("prefix_caching", "unified"):
         return matches[0].lower() == "true"
-    if name in ("version", "model", "dtype", "kv_dtype", "value_dtype"):
+    if name in ("version", "model", "dtype", "kv_dtype", "value_dtype", "state_mode"):
         return matches[0].strip()
     if name in ("fraction", "concurrency"):
         return float(matches[0])
