@@ -13,8 +13,7 @@ What the columns mean (argonne-lcf/LLM-Inference-Bench, Plots/All_results.csv):
   The A100 is the 40 GB part, all weights and caches are in 16 bits.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -50,14 +49,13 @@ ENGINES = {
 }
 
 
-def recognises(columns: Sequence[str]) -> bool:
-    """True where a CSV header is this table's."""
-    return set(VARIABLE_MAP) <= set(columns)
+def recognises(first: Mapping[str, object]) -> bool:
+    """True for this table's header."""
+    return set(VARIABLE_MAP) <= first.keys()
 
 
-def read_argonne(path: str | Path) -> pd.DataFrame:
+def read_argonne(raw: pd.DataFrame) -> pd.DataFrame:
     """Rows of the table in the columns of RUNS, unchecked. One row in, one row out."""
-    raw = pd.read_csv(path, skipinitialspace=True, encoding="utf-8-sig")
     runs = raw.rename(columns=VARIABLE_MAP)[list(VARIABLE_MAP.values())].copy()
     runs.insert(0, "run_id", [f"argonne-{row}" for row in range(1, len(runs) + 1)])
     runs.insert(1, "source", "Argonne LLM-Inference-Bench, measured end to end")

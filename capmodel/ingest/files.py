@@ -1,0 +1,298 @@
+"""From paths to runs: recognise, read, complete, check; bad files are listed, good ones kept."""
+
+import glob
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+
+from capmodel.ingest import (
+    aiconfigurator,
+    aiperf,
+    argonne,
+    guidellm,
+    inference_perf,
+    inferencex,
+    llama_bench,
+    llmd_report,
+    optimum_benchmark,
+    own,
+    sglang_one_batch,
+    sglang_serving,
+    trtllm_bench,
+    vllm_latency,
+    vllm_serve,
+    vllm_throughput,
+)
+from capmodel.ingest.differencing import difference
+from capmodel.ingest.documents import (
+    Document,
+    json_records,
+    open_document,
+    read_csv,
+    read_markdown,
+    read_parquet,
+    refuse,
+)
+from capmodel.ingest.given import ASKED, Given, complete, given_for
+from capmodel.ingest.picking import pick_records, pick_table
+from capmodel.runs import RunsError, validate_runs
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One format: its name, the module that maps it, and its reader."""
+
+    name: str
+    module: ModuleType
+    read: Callable[[pd.DataFrame], pd.DataFrame]
+
+
+# In the order in which they are asked; a new format is one module and one line here.
+TOOLS = (
+    Tool("argonne", argonne, argonne.read_argonne),
+    Tool("aiconfigurator", aiconfigurator, aiconfigurator.read_aiconfigurator),
+    Tool("inferencex", inferencex, inferencex.read_inferencex),
+    Tool("llama-bench", llama_bench, llama_bench.read_llama_bench),
+    Tool("optimum-benchmark", optimum_benchmark, optimum_benchmark.read_optimum_benchmark),
+    Tool("trtllm-bench", trtllm_bench, trtllm_bench.read_trtllm_bench),
+    Tool("guidellm", guidellm, guidellm.read_guidellm),
+    Tool("inference-perf", inference_perf, inference_perf.read_inference_perf),
+    Tool("llm-d-report", llmd_report, llmd_report.read_llmd_report),
+    Tool("aiperf", aiperf, aiperf.read_aiperf),
+    Tool("sglang-one-batch", sglang_one_batch, sglang_one_batch.read_sglang_one_batch),
+    Tool("sglang-serving", sglang_serving, sglang_serving.read_sglang_serving),
+    Tool("vllm-serve", vllm_serve, vllm_serve.read_vllm_serve),
+    Tool("vllm-latency", vllm_latency, vllm_latency.read_vllm_latency),
+    Tool("vllm-throughput", vllm_throughput, vllm_throughput.read_vllm_throughput),
+    Tool("own", own, own.read_own),
+)
+FORMATS = ("auto", *(tool.name for tool in TOOLS))
+SUFFIXES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".md", ".parquet", ".pq",
+            ".yaml", ".yml")  # fmt: skip
+
+READ, NO_BENCHMARK, REFUSED = "read", "no benchmark", "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """What became of one file. status: "read", "no benchmark" or "refused", with the reason.
+
+    named: given by name, not found in a folder. rows: read; kept: with a decode step.
+    """
+
+    path: str
+    status: str
+    format: str = ""
+    rows: int = 0
+    kept: int = 0
+    reason: str = ""
+    named: bool = True
+    problems: pd.DataFrame | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """Checked runs, the rows without a decode step (columns file, row, rule, reason), the files."""
+
+    runs: pd.DataFrame
+    aside: pd.DataFrame
+    files: tuple[FileReport, ...]
+
+    @property
+    def refused(self) -> tuple[FileReport, ...]:
+        """Files that should have held runs but could not be read."""
+        bad = (REFUSED, NO_BENCHMARK)
+        return tuple(f for f in self.files if f.status in bad and (f.named or f.status == REFUSED))
+
+
+def expand_paths(paths: Iterable[str | Path]) -> list[tuple[Path, bool]]:
+    """Files of names, globs and folders, each with whether it was named itself."""
+    found: dict[Path, bool] = {}
+    for given in paths:
+        path = Path(given)
+        if path.is_dir():
+            inside = sorted(item for item in path.rglob("*") if item.suffix.lower() in SUFFIXES)
+            for item in inside:
+                if item.is_file() and not item.name.startswith("."):
+                    found.setdefault(item, False)
+        elif not path.exists() and glob.has_magic(str(given)):
+            matches = sorted(Path(match) for match in glob.glob(str(given), recursive=True))
+            for match in matches or [path]:
+                found.setdefault(match, not matches)
+        else:
+            found[path] = True
+    return list(found.items())
+
+
+def recognise(document: Document, format: str = "auto") -> Tool | None:
+    """The tool that wrote a document, by its fields; None where no one known did."""
+    for tool in TOOLS:
+        if format in ("auto", tool.name) and (
+            format != "auto" or tool.module.recognises(document.first)
+        ):
+            return tool
+    return None
+
+
+def read_files(
+    paths: Iterable[str | Path], format: str = "auto", given: Given | None = None
+) -> Ingested:
+    """Every run of the files, folders and globs; the bad files are listed, never raised.
+
+    format: one of FORMATS. given: facts that the files lack. Raises ValueError for no paths.
+    """
+    if format not in FORMATS:
+        raise ValueError(f"Got format {format!r}, but expected one of {', '.join(FORMATS)}")
+    files = expand_paths(paths)
+    if not files:
+        raise ValueError("Got no file to read; name at least one that holds runs")
+    tables: list[pd.DataFrame] = []
+    asides: list[pd.DataFrame] = []
+    reports: list[FileReport] = []
+    for path, named in files:
+        try:
+            name, runs, aside = _read_one(path, format, given or Given())
+        except RunsError as error:
+            status = NO_BENCHMARK if isinstance(error, NoBenchmark) else REFUSED
+            reports.append(
+                FileReport(
+                    str(path), status, reason=str(error), named=named, problems=error.problems
+                )
+            )
+            continue
+        rows = len(runs) + len(aside)
+        reports.append(FileReport(str(path), READ, name, rows, len(runs), named=named))
+        tables.append(runs)
+        asides.append(aside.assign(file=str(path)))
+    runs, used_up = _joined(tables, [r.path for r in reports if r.status == READ])
+    aside = pd.concat([*asides, used_up]) if asides else _no_aside()
+    return Ingested(runs, aside.reset_index(drop=True), tuple(reports))
+
+
+class NoBenchmark(RunsError):
+    """A file that no known tool wrote."""
+
+
+def iter_runs(
+    document: Document, tool: Tool, given: Given, chunk: int = 500_000
+) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
+    """Checked runs and rows set aside, chunk by chunk; records are numbered through the file."""
+    done = 0
+    for raw in _raw_chunks(document, tool, chunk):
+        runs = tool.read(raw)
+        runs.index = pd.RangeIndex(done + 1, done + 1 + len(runs))
+        yield _checked(runs, document, tool, given)
+        done += len(runs)
+
+
+def _read_one(path: Path, format: str, given: Given) -> tuple[str, pd.DataFrame, pd.DataFrame]:
+    document = open_document(path)
+    tool = recognise(document, format)
+    if tool is None:
+        fields = ", ".join(map(str, list(document.first)[:8])) or "none"
+        error = refuse(path, "file", f"no benchmark that is known; its fields are {fields}")
+        raise NoBenchmark(error.problems, str(path))
+    parts = list(iter_runs(document, tool, given_for(path, given)))
+    runs = pd.concat([kept for kept, _ in parts], ignore_index=True) if parts else pd.DataFrame()
+    aside = pd.concat([aside for _, aside in parts]) if parts else _no_aside()
+    if not len(runs) and not len(aside):
+        raise refuse(path, "file", "it holds no runs; the benchmark ended before it wrote any")
+    return tool.name, runs, aside
+
+
+def _raw_chunks(document: Document, tool: Tool, chunk: int) -> Iterator[pd.DataFrame]:
+    path = document.path
+    if tool.module in (own, argonne):
+        yield own.read_document(document)
+    elif document.kind in ("json", "jsonl", "yaml"):
+        records = iter(_records(document, tool))
+        while part := list(islice(records, chunk)):
+            yield pick_records(part, tool.module.VARIABLE_MAP, path)
+    else:
+        if document.kind == "markdown":
+            table = read_markdown(document)
+        elif document.kind == "parquet":
+            table = read_parquet(path)
+        else:
+            table = read_csv(path, document.encoding)
+        if tool.module is llama_bench and "t/s" in table:
+            table = llama_bench.from_markdown(table)
+        yield pick_table(table, tool.module.VARIABLE_MAP, path)
+
+
+def _records(document: Document, tool: Tool) -> Iterator[Mapping[str, Any]]:
+    expand = getattr(tool.module, "records", None)
+    for record in json_records(document):
+        if expand is None:
+            yield record
+            continue
+        try:
+            yield from expand(record)
+        except ValueError as error:
+            raise refuse(document.path, "file", str(error)) from error
+
+
+def _checked(
+    runs: pd.DataFrame, document: Document, tool: Tool, given: Given
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One chunk, completed and validated, and its rows without a decode step."""
+    path = document.path
+    aside = _no_aside()
+    if "aside" in runs:
+        marked = runs["aside"] != ""
+        aside = pd.DataFrame(
+            {"row": runs.index, "rule": runs["aside"], "reason": runs["aside_reason"]}
+        )
+        aside = aside[marked.to_numpy()]
+        runs = runs[~marked].drop(columns=["aside", "aside_reason"])
+    if runs.empty:
+        return pd.DataFrame(), aside
+    runs = complete(runs, given, path, _needs(tool))
+    finish = getattr(tool.module, "finish", None)
+    runs = finish(runs) if finish else runs
+    if "run_id" not in runs:
+        runs.insert(0, "run_id", [f"{path.stem}-{row}" for row in runs.index])
+    if "source" not in runs:
+        runs.insert(1, "source", f"{tool.name}: {path.name}" if tool.name != "own" else str(path))
+    rows = runs.index
+    try:
+        return validate_runs(runs.reset_index(drop=True), str(path)), aside
+    except RunsError as error:  # numbered within the chunk; say the row of the file
+        problems = error.problems.copy()
+        here = problems["row"].notna()
+        problems.loc[here, "row"] = [rows[int(row) - 1] for row in problems.loc[here, "row"]]
+        raise RunsError(problems, str(path)) from error
+
+
+def _needs(tool: Tool) -> tuple[str, ...]:
+    """What must be asked for; a runs table of our own says itself which columns it lacks."""
+    return () if tool.module is own else (*ASKED, *getattr(tool.module, "NEEDS", ()))
+
+
+def _joined(tables: list[pd.DataFrame], names: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """All runs under one another, names made unique, static batches differenced."""
+    kept = [(table, name) for table, name in zip(tables, names, strict=True) if len(table)]
+    if not kept:
+        return pd.DataFrame(), _no_aside()
+    runs = pd.concat([table for table, _ in kept], ignore_index=True)
+    runs["flags"] = runs["flags"].fillna("")
+    if runs["run_id"].duplicated().any():
+        stems = [f"{Path(name).stem}:" for table, name in kept for _ in range(len(table))]
+        runs["run_id"] = pd.Series(stems) + runs["run_id"]
+    if runs["run_id"].duplicated().any():
+        again = runs.groupby("run_id").cumcount().astype(str)
+        runs["run_id"] = runs["run_id"].where(again == "0", runs["run_id"] + "#" + again)
+    runs, consumed = difference(runs)
+    reason = "differenced with a run of another output length into a clean decode step"
+    aside = pd.DataFrame({"file": consumed["source"], "row": consumed["run_id"],
+                          "rule": "differenced", "reason": reason})  # fmt: skip
+    return runs, aside
+
+
+def _no_aside() -> pd.DataFrame:
+    return pd.DataFrame(columns=["file", "row", "rule", "reason"])

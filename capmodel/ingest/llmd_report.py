@@ -1,0 +1,97 @@
+"""llm-d-benchmark's report, schema 0.2: JSON or YAML, one object a workload stage.
+
+`scenario.stack` lists components; those of kind inference_engine say model, accelerator, its count
+and parallelism. Every statistic carries its units. `time_per_output_token` means what the load
+generator meant by it, so it is read only where that is known to be (E2E - TTFT) / (output - 1);
+else the step is derived from the means. An unknown schema version is refused.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from capmodel.ingest.serving import numbers, serving_runs
+
+_REQUESTS = "results.request_performance.aggregate"
+_LOAD = "scenario.load.standardized"
+
+VARIABLE_MAP = {
+    "engine_component.model.name": "model",
+    "engine_component.tool": "engine",
+    "engine_component.tool_version": "engine_version",
+    "engine_component.accelerator.model": "gpu",
+    "engine_component.accelerator.count": "n_gpus",
+    "engine_component.accelerator.parallelism.tp": "tp",
+    "engine_component.accelerator.parallelism.pp": "pp",
+    "engine_component.accelerator.parallelism.dp": "dp",
+    "engine_component.accelerator.parallelism.ep": "ep",
+    "engine_component.role": "role [text]",
+    "engine_component.replicas": "replicas",
+    f"{_LOAD}.tool": "generator [text]",
+    f"{_LOAD}.concurrency": "concurrency",
+    f"{_LOAD}.output_seq_len.value": "target_output_len",
+    f"{_REQUESTS}.requests.total": "requested",
+    f"{_REQUESTS}.requests.failures": "failed",
+    f"{_REQUESTS}.requests.incomplete": "incomplete",
+    f"{_REQUESTS}.requests.input_length.mean": "input_len",
+    f"{_REQUESTS}.requests.output_length.mean": "output_len",
+    f"{_REQUESTS}.latency.time_to_first_token.mean": "ttft_s [unit]",
+    f"{_REQUESTS}.latency.time_per_output_token.mean": "reported_tpot_s [unit]",
+    f"{_REQUESTS}.latency.inter_token_latency.mean": "itl_s [unit]",
+    f"{_REQUESTS}.latency.request_latency.mean": "e2e_s [unit]",
+    f"{_REQUESTS}.throughput.output_token_rate.mean": "output_throughput_tok_s",
+}
+
+VERSIONS = ("0.2", "0.2.1")
+_TRUE_TPOT = ("vllm", "vllm-benchmark", "inferencemax", "aiperf", "sglang")
+
+
+def recognises(first: Mapping[str, object]) -> bool:
+    """True for a benchmark report of any schema version."""
+    return "version" in first and "results" in first and "scenario" in first
+
+
+def records(report: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The report with the engine that decodes. Raises ValueError for another schema version."""
+    version = str(report.get("version"))
+    if version not in VERSIONS:
+        raise ValueError(
+            f"Got report version {version!r}, but expected one of {', '.join(VERSIONS)}; "
+            "convert it with the newer benchmark-report tool"
+        )
+    engines = [component for component in _components(report) if "accelerator" in component]
+    decode = [item for item in engines if item.get("role") in ("decode", "replica")] or engines
+    chosen = decode[0] if decode else {}
+    same = sum(item.get("role") == chosen.get("role") for item in decode)
+    yield {**report, "engine_component": {**chosen, "replicas": max(same, 1)}}
+
+
+def _components(report: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    scenario = report.get("scenario")
+    stack = scenario.get("stack") if isinstance(scenario, Mapping) else None
+    for component in stack if isinstance(stack, list) else []:
+        standard = component.get("standardized") if isinstance(component, Mapping) else None
+        if isinstance(standard, Mapping):
+            yield standard
+
+
+def read_llmd_report(raw: pd.DataFrame) -> pd.DataFrame:
+    """Rows of RUNS, unchecked, for one replica of the engine. raw: as VARIABLE_MAP, times [s]."""
+    empty = pd.Series("", index=raw.index)
+    generator = raw.get("generator", empty)
+    role = raw.get("role", empty)
+    replicas = np.nan_to_num(numbers(raw, "replicas"), nan=1.0)
+    lost = np.nan_to_num(numbers(raw, "failed")) + np.nan_to_num(numbers(raw, "incomplete"))
+    known = generator.str.lower().isin(_TRUE_TPOT).to_numpy()
+    drop = ["generator", "role", "replicas", "failed", "incomplete", "reported_tpot_s"]
+    runs = raw.drop(columns=drop, errors="ignore").assign(
+        completed=numbers(raw, "requested") - lost,
+        tpot_s=np.where(known, numbers(raw, "reported_tpot_s"), np.nan),
+        concurrency=numbers(raw, "concurrency") / replicas,
+        output_throughput_tok_s=numbers(raw, "output_throughput_tok_s") / replicas,
+    )
+    runs = serving_runs(runs)
+    runs.loc[role.str.lower() == "decode", "step_time_definition"] = "tpot_decode_only"
+    return runs

@@ -1,0 +1,191 @@
+"""From a tool's fields to columns: `VARIABLE_MAP`, units, numbers written as text.
+
+A map is `{"field": "column [unit]"}`; fields of nested objects are joined by dots, times become
+seconds, and `[text]` keeps a word. Where several fields lead to one column, the first present
+counts. `[unit]` takes the unit from the field `unit` or `units` beside the value.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from capmodel.runs import RUNS, RunsError, problem_table
+
+# Factors to seconds, by every spelling that tools use.
+SECONDS = {
+    "s": 1.0, "sec": 1.0, "seconds": 1.0, "s/token": 1.0,
+    "ms": 1e-3, "milliseconds": 1e-3, "ms/token": 1e-3,
+    "us": 1e-6, "µs": 1e-6, "microseconds": 1e-6,
+    "ns": 1e-9, "nanoseconds": 1e-9,
+}  # fmt: skip
+
+Array = npt.NDArray[np.float64]
+
+_TEXT = {column.name for column in RUNS if column.kind == "text"}
+_SPEC = re.compile(r"^(\w+)(?: \[([^\]]+)\])?$")
+_NUMBER = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([a-zA-Zµ]+(?:/token)?)?$")
+_GROUPED = re.compile(r"^[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?$")
+_NOTHING = ("", "none", "null", "n/a", "na", "nan", "-")
+
+
+def pick_records(
+    records: Iterable[Mapping[str, Any]], variable_map: Mapping[str, str], path: Path
+) -> pd.DataFrame:
+    """One row per record with the columns of `variable_map`; times in seconds.
+
+    Raises RunsError for values that are no number, by row, field and value.
+    """
+    specs = [(field, field.split("."), *_spec(spec)) for field, spec in variable_map.items()]
+    values: dict[str, list[object]] = {column: [] for _, _, column, _ in specs}
+    units: dict[str, list[str | None]] = {column: [] for _, _, column, _ in specs}
+    count = 0
+    for count, record in enumerate(records, start=1):
+        for field, parts, column, unit in specs:
+            if len(values[column]) == count:
+                if values[column][-1] is not None:
+                    continue
+                values[column].pop()
+                units[column].pop()
+            value, parent = _find(record, field, parts)
+            beside = parent.get("unit", parent.get("units")) if unit == "unit" else unit
+            values[column].append(value)
+            units[column].append(beside if isinstance(beside, str) else None)
+    fields = {column: field for field, _, column, _ in reversed(specs)}
+    series = {column: pd.Series(found, dtype=object) for column, found in values.items()}
+    return _converted(series, units, fields, count, path)
+
+
+def pick_table(table: pd.DataFrame, variable_map: Mapping[str, str], path: Path) -> pd.DataFrame:
+    """`pick_records` for a table whose columns are the fields."""
+    values: dict[str, pd.Series] = {}
+    units: dict[str, list[str | None]] = {}
+    fields: dict[str, str] = {}
+    for field, spec in variable_map.items():
+        if field not in table:
+            continue
+        column, unit = _spec(spec)
+        found = table[field].astype(object).reset_index(drop=True)
+        if column in values:
+            values[column] = values[column].where(~_absent_mask(values[column]), found)
+        else:
+            values[column], units[column], fields[column] = found, [unit], field
+    return _converted(values, units, fields, len(table), path)
+
+
+def _spec(spec: str) -> tuple[str, str | None]:
+    match = _SPEC.match(spec)
+    if not match:
+        raise ValueError(f"Got map entry {spec!r}, but expected 'column' or 'column [unit]'")
+    return match.group(1), match.group(2)
+
+
+def _find(record: Mapping[str, Any], field: str, parts: list[str]) -> tuple[Any, Mapping[str, Any]]:
+    if field in record:
+        return record[field], record
+    value: Any = record
+    parent: Mapping[str, Any] = record
+    for part in parts:
+        if isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
+        elif isinstance(value, Mapping) and part in value:
+            parent, value = value, value[part]
+        else:
+            return None, {}
+    return value, parent
+
+
+def _absent(value: object) -> bool:
+    if value is None or (isinstance(value, float) and value != value):
+        return True
+    return isinstance(value, str) and value.strip().lower() in _NOTHING
+
+
+def _absent_mask(found: pd.Series) -> pd.Series:
+    text = found.astype(str).str.strip().str.lower()
+    return found.isna() | text.isin(_NOTHING)
+
+
+def _converted(
+    values: Mapping[str, pd.Series],
+    units: Mapping[str, list[str | None]],
+    fields: Mapping[str, str],
+    count: int,
+    path: Path,
+) -> pd.DataFrame:
+    columns: dict[str, object] = {}
+    problems: list[tuple[int | None, str, object, str]] = []
+    for column, found in values.items():
+        absent = _absent_mask(found)
+        if absent.all():
+            continue
+        if column in _TEXT or "text" in units[column]:
+            columns[column] = found.where(~absent, "").map(_word)
+            continue
+        numbers, bad = _numbers(found, absent)
+        if column.endswith("_s"):
+            scale, odd = _scales(numbers, units[column])
+            numbers, bad = numbers * scale, bad + odd
+        columns[column] = numbers
+        problems += [(row + 1, fields[column], found[row], why) for row, why in bad]
+    if problems:
+        problems.sort(key=lambda problem: problem[0] or 0)
+        raise RunsError(problem_table(problems), str(path))
+    return pd.DataFrame(columns, index=pd.RangeIndex(count))
+
+
+def _word(value: object) -> str:
+    if isinstance(value, list):
+        return _word(value[0]) if value else ""
+    return "" if value is None else str(value).strip()
+
+
+def _numbers(found: pd.Series, absent: pd.Series) -> tuple[Array, list[tuple[int, str]]]:
+    """Values as floats, and the rows that are none, with the reason. Times keep their unit."""
+    numbers: Array = pd.to_numeric(found.where(~absent), errors="coerce").to_numpy(float).copy()
+    odd = np.isnan(numbers) & ~absent.to_numpy()
+    odd |= found.map(type).isin([bool]).to_numpy()
+    bad: list[tuple[int, str]] = []
+    for row in np.flatnonzero(odd):  # the few that are not plain numbers
+        numbers[row], why = _number_of(found[row])
+        if why:
+            bad.append((int(row), why))
+    return numbers, bad
+
+
+def _number_of(value: object) -> tuple[float, str]:
+    """The number that a text means, or the reason why it is none."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return np.nan, f"expected a number, but it is a {type(value).__name__}"
+    if not isinstance(value, str):
+        return np.nan, "the number is too large"
+    text = value.strip().strip("'\"").strip()
+    match = _NUMBER.match(text.replace(",", "") if _GROUPED.match(text) else text)
+    if not match:
+        return np.nan, _why(text)
+    if match.group(2):
+        return np.nan, f"no plain number: {match.group(2)!r} is glued to it; strip the unit"
+    return float(match.group(1)), ""
+
+
+def _scales(numbers: Array, units: list[str | None]) -> tuple[Array, list[tuple[int, str]]]:
+    """Factor to seconds of each value, and the rows whose unit is unknown."""
+    names = pd.Series(units if len(units) == len(numbers) else units * len(numbers), dtype=object)
+    lowered = names.where(names.notna(), "s").astype(str).str.strip().str.lower()
+    scale = lowered.map(SECONDS).to_numpy(float)
+    odd = np.flatnonzero(np.isnan(scale) & ~np.isnan(numbers))
+    known = ", ".join(SECONDS)
+    factors: Array = np.asarray(scale, dtype=np.float64)
+    return factors, [(int(row), f"its unit {names[row]!r} is none of {known}") for row in odd]
+
+
+def _why(text: str) -> str:
+    if text.count(".") > 1:
+        return "no number: two numbers run together; mend the file at that place"
+    if "," in text:
+        return "no number; write it without thousands separators and with a decimal point"
+    return "no number"
