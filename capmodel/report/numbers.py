@@ -8,10 +8,12 @@ NONE = "–"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """`digits` significant digits, whole figures kept whole: `'0.0312'`, `'12.3'`, `'70,272'`.
+    """`digits` significant digits, integers kept whole: `'0.0312'`, `'12.3'`, `'70,272'`.
 
     None, NaN and infinity are a dash.
     """
+    if isinstance(value, int):
+        return f"{value:,}"
     if value is None or not math.isfinite(value):
         return NONE
     if value == 0:

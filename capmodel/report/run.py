@@ -119,7 +119,7 @@ def _shown(key: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, str):
         return value
-    return bytes_text(value) if key.endswith("bytes") else number(value, 4)
+    return bytes_text(value) if key.endswith("bytes") else number(value)
 
 
 def _sweep(summary: Row) -> list[Block]:
