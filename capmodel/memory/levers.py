@@ -115,8 +115,9 @@ def explain_fit(
         limits,
     )
     budget, concurrency = asked.budget(), asked.holds()
+    asked = _unlimited(asked)
     if mode == "nameplate":
-        request = float(kv_bytes(shape, context_len, 1, kv_dtype, tp))
+        request = float(kv_bytes(asked.shape, context_len, 1, kv_dtype, tp))
     else:
         request = float(request_cost(shape, "vllm", settings).bytes(context_len))
     missing = request + budget.shortfall_bytes - budget.cache_bytes
@@ -126,7 +127,7 @@ def explain_fit(
         concurrency=concurrency,
         request_bytes=request,
         shortfall_bytes=0.0 if concurrency else missing,
-        levers=() if concurrency else tuple(_levers(_unlimited(asked))),
+        levers=() if concurrency else tuple(_levers(asked)),
     )
 
 
