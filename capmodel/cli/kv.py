@@ -236,7 +236,7 @@ def _log(ctx: click.Context, flags: dict[str, Any]) -> int:
         _model(flags) if flags["model"] is not None else None,
         flags["gpu"],
         weight_dtype=given.get("weight_dtype"),
-        settings=replace(log_settings(log), **changed),
+        settings=replace(log_settings(log, flags["gpu"]), **changed),
         max_model_len=given.get("context"),
         available_bytes=_gib(flags["available_gib"]),
     )
@@ -264,7 +264,7 @@ def _settings(flags: dict[str, Any]) -> "EngineSettings":
         pp=flags["pp"],
         context_parallel=flags["context_parallel"],
         block_size=flags["block_size"],
-        max_num_batched_tokens=flags["max_num_batched_tokens"] or 8192,
+        max_num_batched_tokens=flags["max_num_batched_tokens"] or _usual_tokens(flags["gpu"]),
         prefix_caching=flags["prefix_caching"],
         draft_layers=flags["draft_layers"],
         draft_tokens=flags["draft_tokens"],
@@ -273,6 +273,14 @@ def _settings(flags: dict[str, Any]) -> "EngineSettings":
         unified=flags["unified"],
         micro_batch=flags["micro_batch"],
     )
+
+
+def _usual_tokens(gpu: str | None) -> int:
+    """Tokens a step by vLLM's default for the GPU, that of a large one where none is named."""
+    from capmodel.gpus import load_gpu
+    from capmodel.memory import default_limits
+
+    return default_limits(load_gpu(gpu or "h100")).max_num_batched_tokens
 
 
 def _model(flags: dict[str, Any]) -> Any:

@@ -5,7 +5,13 @@ from dataclasses import dataclass, replace
 from capmodel.gpus import Gpu, load_gpu
 from capmodel.kvcache import EngineSettings, Replay, kv_bytes, kv_bytes_per_token, replay
 from capmodel.memory.budget import MemoryBudget, memory_budget
-from capmodel.memory.reserve import GRAPHS_BYTES, NON_TORCH_BYTES, StepLimits, activation_bytes
+from capmodel.memory.reserve import (
+    GRAPHS_BYTES,
+    NON_TORCH_BYTES,
+    StepLimits,
+    activation_bytes,
+    default_limits,
+)
 from capmodel.memory.start_log import StartLog
 from capmodel.shapes import ModelLike, ModelShape, load_shape
 from capmodel.units import format_bytes, format_gib
@@ -86,7 +92,7 @@ def compare_log(
     if model is None and log.model is None:
         raise ValueError("The log does not name its model; give it (--model)")
     shape = load_shape(model if model is not None else str(log.model))
-    settings = settings or log_settings(log)
+    settings = settings or log_settings(log, gpu)
     length = max_model_len or log.max_model_len or shape.max_context
     if length is None:
         raise ValueError(
@@ -112,9 +118,14 @@ def compare_log(
     )
 
 
-def log_settings(log: StartLog) -> EngineSettings:
-    """The settings a log shows, the engine's defaults for the rest."""
+def log_settings(
+    log: StartLog, gpu: "str | dict[str, object] | Gpu | None" = None
+) -> EngineSettings:
+    """The settings a log shows; for the rest the engine's defaults, on `gpu` where it is given."""
     defaults = EngineSettings()
+    if gpu is not None:
+        tokens = default_limits(load_gpu(gpu)).max_num_batched_tokens
+        defaults = replace(defaults, max_num_batched_tokens=tokens)
     return EngineSettings(
         version=log.version,
         kv_dtype=log.kv_dtype or defaults.kv_dtype,
@@ -142,7 +153,7 @@ def _budget(
     """The memory as estimated: from the GPU, or from the total the log prints."""
     fraction = log.fraction or 0.9
     if gpu is not None:
-        limits = _limits(log, settings)
+        limits = _limits(log, gpu, settings)
         return memory_budget(
             shape,
             load_gpu(gpu),
@@ -159,14 +170,17 @@ def _budget(
         log.total_bytes,
         fraction,
         float(weight_bytes(shape, weight_dtype, settings.tp)) / settings.pp,
-        activation_bytes(shape, _limits(log, settings), settings.tp),
+        activation_bytes(shape, _limits(log, gpu, settings), settings.tp),
         GRAPHS_BYTES,
         NON_TORCH_BYTES,
     )
 
 
-def _limits(log: StartLog, settings: EngineSettings) -> StepLimits:
-    return StepLimits(log.max_num_seqs or 256, settings.max_num_batched_tokens)
+def _limits(
+    log: StartLog, gpu: "str | dict[str, object] | Gpu | None", settings: EngineSettings
+) -> StepLimits:
+    usual = default_limits(load_gpu(gpu)).max_num_seqs if gpu is not None else 256
+    return StepLimits(log.max_num_seqs or usual, settings.max_num_batched_tokens)
 
 
 def _memory_steps(
@@ -178,7 +192,7 @@ def _memory_steps(
     settings: EngineSettings,
 ) -> tuple[MemoryStep, ...]:
     weights = float(weight_bytes(shape, weight_dtype, settings.tp)) / settings.pp
-    limits = _limits(log, settings)
+    limits = _limits(log, gpu, settings)
     fraction = log.fraction or (budget.fraction if budget else None)
     usable = log.total_bytes * fraction if log.total_bytes and fraction else None
     known = [log.weights_bytes, log.activation_bytes, log.non_torch_bytes]
