@@ -24,6 +24,13 @@ class Arithmetic:
     total: Callable[[Array], Array]
 
 
+def _blas_matmul(a: Array, b: Array) -> Array:
+    """One large product where NumPy would make a small one per row of the batch."""
+    if b.ndim > 2 or a.ndim < 3:
+        return np.asarray(np.matmul(a, b))
+    return np.asarray((a.reshape(-1, a.shape[-1]) @ b).reshape(*a.shape[:-1], b.shape[-1]))
+
+
 def _blas_total(x: Array) -> Array:
     return np.asarray(x.sum(-1, keepdims=True))
 
@@ -37,7 +44,7 @@ def _sequential_matmul(a: Array, b: Array) -> Array:
     return _sequential_total(products)[..., 0]
 
 
-BLAS = Arithmetic("blas", np.matmul, _blas_total)
+BLAS = Arithmetic("blas", _blas_matmul, _blas_total)
 SEQUENTIAL = Arithmetic("sequential", _sequential_matmul, _sequential_total)
 
 

@@ -1,7 +1,7 @@
 """Causal attention in its kinds: MHA, GQA and MQA by head counts; MLA expanded and absorbed."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from capmodel.lab.arithmetic import Arithmetic, Array, rms_norm, softmax
 from capmodel.lab.cache import Held, LayerStore
 from capmodel.lab.counters import Counters
 from capmodel.lab.parameters import LatentWeights, SoftmaxWeights
-from capmodel.lab.rope import rotate
+from capmodel.lab.rope import rope_table, rotate, rotate_by
 from capmodel.shapes.attention import LatentAttention, SoftmaxAttention
 
 
@@ -27,6 +27,7 @@ class Pass:
     norm_eps: float
     sink_tokens: int
     absorbed: bool
+    tables: dict[int, tuple[Array, Array]] = field(default_factory=dict)
 
     def project(self, x: Array, weight: Array) -> Array:
         """x [..., in] times `weight` [in, out], counted."""
@@ -44,22 +45,27 @@ class Pass:
             self.counters.tokens_read += held.arrays[0].shape[0] * held.arrays[0].shape[-2]
             self.counters.cache_bytes_read += sum(array.nbytes for array in held.arrays)
 
-    def turn(self, x: Array, positions: Array) -> Array:
-        """RoPE."""
-        return rotate(x, positions, self.rope_base)
+    def turn(self, x: Array, positions: Array | None = None) -> Array:
+        """RoPE to `positions`; None = those of the new tokens, whose table is made once a pass."""
+        if positions is not None:
+            return rotate(x, positions, self.rope_base)
+        dim = x.shape[-1]
+        if dim not in self.tables:
+            self.tables[dim] = rope_table(self.positions, dim, self.rope_base, x.dtype)
+        return rotate_by(x, self.tables[dim])
 
 
 def softmax_attention(
     x: Array, kind: SoftmaxAttention, weights: SoftmaxWeights, store: LayerStore | None, run: Pass
 ) -> Array:
-    """x [batch, new, hidden] -> the same shape; keys and values go through `store` if there is one."""
+    """x [batch, new, hidden] -> the same shape; keys and values go through `store`, if any."""
     batch, new, _ = x.shape
     groups = kind.n_heads // kind.n_kv_heads
     q = _heads(run.project(x, weights.q), kind.n_heads)
     k = _heads(run.project(x, weights.k), kind.n_kv_heads)
     v = _heads(run.project(x, weights.v), kind.n_kv_heads)
     run.counters.key_projections += batch * new
-    q = run.turn(q, run.positions)
+    q = run.turn(q)
     held = _remember(store, run, k, v)
     keys, values = held.arrays
     run.count_reading(store, held)
@@ -90,7 +96,7 @@ def latent_attention(
     batch, new, _ = x.shape
     nope, heads = kind.qk_nope_head_dim, kind.n_heads
     q = _heads(run.project(x, weights.q), heads)
-    q_content, q_rope = q[..., :nope], run.turn(q[..., nope:], run.positions)
+    q_content, q_rope = q[..., :nope], run.turn(q[..., nope:])
     latent = rms_norm(run.project(x, weights.down), weights.norm, run.norm_eps, run.arithmetic)
     run.counters.key_projections += batch * new
     held = _remember(store, run, run.project(x, weights.rope_key), latent)
@@ -128,9 +134,9 @@ def _absorbed(
 def _remember(store: LayerStore | None, run: Pass, keys: Array, rest: Array) -> Held:
     """Turn the keys and store both, or store them unturned and turn what comes back."""
     if store is None:
-        return Held((run.turn(keys, run.positions), rest), run.positions)
+        return Held((run.turn(keys), rest), run.positions)
     if not store.before_rope:
-        return store.append(run.positions, (run.turn(keys, run.positions), rest))
+        return store.append(run.positions, (run.turn(keys), rest))
     held = store.append(run.positions, (keys, rest))
     if held.positions is None:
         raise ValueError("Got a store of unturned keys without positions, but expected them")

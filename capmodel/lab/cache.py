@@ -46,11 +46,15 @@ class LayerStore(Protocol):
 
 
 class FullStore:
-    """Every token, in order, in buffers that double when they are full."""
+    """Every token, in order, in buffers that double when they are full.
+
+    dtype: element type to round to and keep, None = as the arrays come.
+    """
 
     before_rope = False
 
-    def __init__(self) -> None:
+    def __init__(self, dtype: str | None = None) -> None:
+        self._dtype = dtype
         self._buffers: tuple[Array, ...] = ()
         self._length = 0
 
@@ -72,7 +76,11 @@ class FullStore:
         for buffer, array in zip(self._buffers, arrays, strict=True):
             buffer[..., self._length : end, :] = array
         self._length = end
-        return Held(self._filled(), np.arange(end))
+        held = tuple(
+            filled.astype(array.dtype, copy=False)
+            for filled, array in zip(self._filled(), arrays, strict=True)
+        )
+        return Held(held, np.arange(end))
 
     def observe(self, weights: Array) -> None:
         """Nothing to learn from: everything stays."""
@@ -83,7 +91,8 @@ class FullStore:
     def _grow(self, like: tuple[Array, ...], capacity: int) -> None:
         old = self._filled()
         self._buffers = tuple(
-            np.empty((*array.shape[:-2], capacity, array.shape[-1]), array.dtype) for array in like
+            np.empty((*array.shape[:-2], capacity, array.shape[-1]), self._dtype or array.dtype)
+            for array in like
         )
         for buffer, array in zip(self._buffers, old, strict=False):
             buffer[..., : self._length, :] = array

@@ -23,6 +23,7 @@ class ToyConfig:
     rope_base: float = 10_000.0
     norm_eps: float = 1e-5
     sink_tokens: int = 0
+    tied_embeddings: bool = True
 
     def __post_init__(self) -> None:
         for name in ("hidden_size", "vocab_size", "intermediate"):
@@ -49,7 +50,9 @@ class ToyConfig:
             LayerGroup(1, self._as_stored(layer), DenseMlp(self.intermediate))
             for layer in self.layers
         )
-        return ModelShape("toy decoder", self.hidden_size, self.vocab_size, groups, True)
+        return ModelShape(
+            "toy decoder", self.hidden_size, self.vocab_size, groups, self.tied_embeddings
+        )
 
     def _as_stored(
         self, layer: SoftmaxAttention | LatentAttention

@@ -1,4 +1,4 @@
-"""A decoder of the Llama family: RMSNorm, attention, RMSNorm, gated MLP, tied embeddings."""
+"""A decoder of the Llama family: RMSNorm, attention, RMSNorm, gated MLP."""
 
 from dataclasses import dataclass
 
@@ -76,7 +76,7 @@ class ToyDecoder:
         if last_only:
             x = x[:, -1:]
         x = rms_norm(x, self.parameters.final_norm, self.config.norm_eps, self.arithmetic)
-        return run.project(x, self.parameters.embedding.T)
+        return run.project(x, self.parameters.output)
 
     def generate(
         self,

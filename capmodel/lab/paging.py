@@ -56,7 +56,7 @@ class BlockPool:
         self._users[block] += 1
 
     def release(self, block: int) -> None:
-        """One user less; with the last one the block is free. Raises ValueError if it already was."""
+        """One user less; without any the block is free. Raises ValueError if it already was."""
         if self._users[block] < 1:
             raise ValueError(f"Got release of block {block}, but expected one that is in use")
         self._users[block] -= 1

@@ -54,11 +54,17 @@ class LayerWeights:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """embedding [vocab, hidden], also the output matrix; final_norm [hidden]."""
+    """embedding [vocab, hidden], final_norm [hidden], head [hidden, vocab] or None = embedding."""
 
     embedding: Array
     layers: tuple[LayerWeights, ...]
     final_norm: Array
+    head: Array | None = None
+
+    @property
+    def output(self) -> Array:
+        """The matrix [hidden, vocab] that makes logits."""
+        return self.embedding.T if self.head is None else self.head
 
     @property
     def dtype(self) -> np.dtype[Any]:

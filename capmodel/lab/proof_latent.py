@@ -13,7 +13,7 @@ from capmodel.shapes.attention import LatentAttention
 
 
 def absorption_gaps(seed: int = 0) -> tuple[float, float]:
-    """Error of absorbed scores, relative to the largest score, when content keys are plain or turned.
+    """Relative error of absorbed scores when content keys are plain, and when they are turned.
 
     A content score is q . (C W): the product W q can be made once and applied to every latent c.
     With RoPE it is (R_i q) . R_j (c W), and the turn R_j stands between c and W for each j anew,

@@ -5,6 +5,7 @@ Pairs are (first half, second half), as Llama checkpoints store them.
 """
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from capmodel.lab.arithmetic import Array
 
@@ -17,10 +18,22 @@ def rope_angles(positions: Array, dim: int, base: float = 10_000.0) -> Array:
     return np.asarray(np.asarray(positions)[..., None] * frequencies)
 
 
-def rotate(x: Array, positions: Array, base: float = 10_000.0) -> Array:
-    """x [..., tokens, dim] turned to `positions` [tokens] (or any shape that broadcasts)."""
-    angles = rope_angles(positions, x.shape[-1], base)
-    cos, sin = np.cos(angles).astype(x.dtype), np.sin(angles).astype(x.dtype)
+def rope_table(
+    positions: Array, dim: int, base: float = 10_000.0, dtype: DTypeLike = "float64"
+) -> tuple[Array, Array]:
+    """Cosines and sines of the angles, each [*positions.shape, dim / 2], in `dtype`."""
+    angles = rope_angles(positions, dim, base)
+    return np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)
+
+
+def rotate_by(x: Array, table: tuple[Array, Array]) -> Array:
+    """x [..., tokens, dim] turned by a table of [tokens, dim / 2] (or what broadcasts to it)."""
+    cos, sin = table
     half = x.shape[-1] // 2
     first, second = x[..., :half], x[..., half:]
     return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+
+
+def rotate(x: Array, positions: Array, base: float = 10_000.0) -> Array:
+    """x [..., tokens, dim] turned to `positions` [tokens] (or any shape that broadcasts)."""
+    return rotate_by(x, rope_table(positions, x.shape[-1], base, x.dtype))

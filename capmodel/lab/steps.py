@@ -27,7 +27,7 @@ class Step:
 
 
 def decode_steps(decoder: ToyDecoder, tokens: np.ndarray, cached: bool) -> list[Step]:
-    """Feed `tokens` [length] one step at a time, counting; without a cache each step starts over."""
+    """Feed `tokens` [length] one a step, counting; without a cache each step starts over."""
     counters = Counters()
     cache = decoder.new_cache() if cached else None
     n_layers = len(decoder.config.layers)

@@ -6,6 +6,7 @@ replacement token: a perplexity over replaced text would mean nothing.
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 BOS, FACTS, ASK, COPY = "<bos>", "<facts>", "<ask>", "<copy>"
 N_SYMBOLS = 32
@@ -31,7 +32,11 @@ class Tokenizer:
 
     alphabet: str
     merges: tuple[tuple[int, int], ...]
+    _ranks: dict[tuple[int, int], int] = field(default_factory=dict, compare=False, repr=False)
     _cache: dict[str, tuple[int, ...]] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._ranks.update({pair: rank for rank, pair in enumerate(self.merges)})
 
     @property
     def vocab_size(self) -> int:
@@ -84,10 +89,12 @@ class Tokenizer:
         if known is not None:
             return known
         ids = [self.alphabet.index(character) for character in word]
-        for rank, pair in enumerate(self.merges):
-            if len(ids) == 1:
+        while len(ids) > 1:
+            ranks = [self._ranks.get(pair, len(self.merges)) for pair in pairwise(ids)]
+            best = min(ranks)
+            if best == len(self.merges):
                 break
-            ids = merge_pair(ids, pair, len(self.alphabet) + rank)
+            ids = merge_pair(ids, self.merges[best], len(self.alphabet) + best)
         self._cache[word] = tuple(ids)
         return self._cache[word]
 

@@ -1,0 +1,108 @@
+"""How far a cache shrinks without loss: zstd, and the entropy no order-0 coder can beat.
+
+A 16-bit number is two byte planes: sign, exponent and top of the mantissa in one, noise in the
+other. Splitting the planes and putting a channel's tokens side by side is what helps (CacheGen,
+Liu et al. 2024; ZipNN, Hershcovitch et al. 2024).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from capmodel.lab.arithmetic import Array
+from capmodel.lab.formats import FORMATS
+from capmodel.lab.quantise import encode
+
+DTYPES = ("fp32", "bf16", "fp16", "e4m3", "e5m2", "int8", "int4")
+ZSTD_LEVEL = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """One dtype of one cache. Ratios are stored bytes over coded bytes, scales included in both.
+
+    zstd: of the bytes as they lie. zstd_planes: byte planes apart, channel by channel.
+    bound: order-0 entropy of each byte plane. bound_channel: the same given the channel.
+    plane_bits: entropy [bit] of each byte plane, lowest byte first.
+    """
+
+    dtype: str
+    nbytes: int
+    zstd: float
+    zstd_planes: float
+    bound: float
+    bound_channel: float
+    plane_bits: tuple[float, ...]
+
+
+def entropy_bits(symbols: Array) -> float:
+    """Order-0 entropy [bit/symbol] of `symbols` (uint8, any shape); ValueError when empty."""
+    if symbols.size == 0:
+        raise ValueError("Got no symbols, but expected at least one byte to measure")
+    counts = np.bincount(symbols.ravel(), minlength=256)
+    share = counts[counts > 0] / symbols.size
+    return float(-(share * np.log2(share)).sum())
+
+
+def code_cache(x: Array, dtype: str) -> Coding:
+    """Code `x` [batch, heads, tokens, width] (float) stored as one of `DTYPES`, per-head scales.
+
+    Raises ValueError for another dtype.
+    """
+    planes, extra = _byte_planes(x, dtype)
+    whole = np.stack(planes, axis=-1)
+    by_channel = [np.moveaxis(plane, 2, -1) for plane in planes]
+    bits = tuple(entropy_bits(plane) for plane in planes)
+    given = [_entropy_given_channel(plane) for plane in planes]
+    total = whole.nbytes + extra
+
+    def ratio(coded: float) -> float:
+        return total / (coded + extra)
+
+    n = planes[0].size
+    return Coding(
+        dtype,
+        total,
+        ratio(_zstd(whole)),
+        ratio(sum(_zstd(plane) for plane in by_channel)),
+        ratio(n * sum(bits) / 8),
+        ratio(n * sum(given) / 8),
+        bits,
+    )
+
+
+def _byte_planes(x: Array, dtype: str) -> tuple[list[Array], int]:
+    """Byte planes of `x`, lowest first, each [batch, heads, tokens, width]; [byte] of scales."""
+    if dtype == "fp32":
+        words = x.astype("<f4").view("<u4")
+        return [((words >> shift) & 255).astype(np.uint8) for shift in (0, 8, 16, 24)], 0
+    if dtype in ("bf16", "fp16"):
+        words = as_bf16_words(x) if dtype == "bf16" else x.astype("<f2").view("<u2")
+        return [(words & 255).astype(np.uint8), (words >> 8).astype(np.uint8)], 0
+    if dtype not in FORMATS:
+        raise ValueError(f"Got dtype {dtype!r}, but expected one of {', '.join(DTYPES)}")
+    form = FORMATS[dtype]
+    coded = encode(x, form, (3,))
+    extra = coded.nbytes(form.bits) - -(-coded.codes.size * form.bits // 8)
+    if form.bits == 4:  # two neighbouring tokens of a channel share a byte
+        even = coded.codes[:, :, : coded.codes.shape[2] // 2 * 2]
+        return [even[:, :, ::2] | (even[:, :, 1::2] << 4)], extra
+    return [coded.codes], extra
+
+
+def as_bf16_words(x: Array) -> Array:
+    """The 16 bits of each number rounded to bfloat16, ties to even. Finite numbers only."""
+    words = x.astype("<f4").view("<u4")
+    return np.asarray((words + 0x7FFF + ((words >> 16) & 1)) >> 16, dtype=np.uint16)
+
+
+def _entropy_given_channel(plane: Array) -> float:
+    """Mean entropy [bit] of one channel's bytes; channels are (head, width)."""
+    channels = np.moveaxis(plane, (1, 3), (0, 1)).reshape(plane.shape[1] * plane.shape[3], -1)
+    return float(np.mean([entropy_bits(channel) for channel in channels]))
+
+
+def _zstd(plane: Array) -> int:
+    data = np.ascontiguousarray(plane).tobytes()
+    return len(pa.Codec("zstd", compression_level=ZSTD_LEVEL).compress(data))

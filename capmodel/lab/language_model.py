@@ -1,0 +1,118 @@
+"""The shipped language model: text in, probabilities and text out."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from capmodel.lab.arithmetic import Array
+from capmodel.lab.cache import KVCache
+from capmodel.lab.decoder import ToyDecoder
+from capmodel.lab.retrieval import RetrievalSet, make_retrieval
+from capmodel.lab.tokenizer import Tokenizer
+from capmodel.lab.weights import ModelFile, read_model
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """A decoder with its tokenizer. held_out: ids of text it never saw. context [token]."""
+
+    decoder: ToyDecoder
+    tokenizer: Tokenizer
+    held_out: Array
+    characters_per_token: float
+    context: int
+    training: dict[str, Any]
+    sha256: str
+
+    def encode(self, prompt: str) -> Array:
+        """Ids [1, tokens]. Raises ValueError for unknown characters, empty or too long prompts."""
+        ids = self.tokenizer.encode(prompt)
+        if not 1 <= len(ids) <= self.context:
+            raise ValueError(
+                f"Got a prompt of {len(ids)} tokens, but expected 1 to {self.context}, the length "
+                "the model was trained on"
+            )
+        return np.array([ids])
+
+    def complete(self, prompt: str, n_new: int, cache: KVCache | None = None) -> str:
+        """Greedy continuation of `prompt`; at most `context` tokens in all.
+
+        Raises ValueError for unknown characters and for lengths the model does not know.
+        """
+        ids = self.encode(prompt)
+        if ids.shape[1] + n_new > self.context:
+            raise ValueError(
+                f"Got {ids.shape[1]} prompt tokens and n_new={n_new}, but expected at most "
+                f"{self.context} together, the length the model was trained on"
+            )
+        new = self.decoder.generate(ids, n_new, cache if cache is not None else self.new_cache())
+        return self.tokenizer.decode(new[0].tolist())
+
+    def new_cache(self) -> KVCache:
+        """An empty contiguous cache."""
+        return self.decoder.new_cache()
+
+    def windows(self, rows: int) -> Array:
+        """`rows` cuts [rows, context + 1] spread evenly over the held-out text.
+
+        Raises ValueError when the text is too short for that many without overlap.
+        """
+        room = len(self.held_out) // (self.context + 1)
+        if not 1 <= rows <= room:
+            raise ValueError(f"Got rows={rows}, but expected 1 to {room} windows of held-out text")
+        starts = np.linspace(0, len(self.held_out) - self.context - 1, rows).astype(int)
+        return np.asarray(self.held_out[starts[:, None] + np.arange(self.context + 1)])
+
+    def questions(self, rows: int, seed: int = 0) -> RetrievalSet:
+        """`rows` retrieval sequences [rows, context + 1]: 16 facts, held-out text, 8 questions."""
+        return make_retrieval(
+            self.tokenizer, self.held_out, rows, self.context + 1, 16, 8, 16, seed
+        )
+
+    def perplexity(self, stride: int = 128) -> float:
+        """Per token, over all held-out text: each token predicted from at least `stride` before it.
+
+        The first window's first tokens have less. Raises ValueError for a stride outside 1 to
+        `context`.
+        """
+        if not 1 <= stride < self.context:
+            raise ValueError(f"Got stride={stride}, but expected 1 to {self.context - 1}")
+        step = self.context - stride
+        total, count = 0.0, 0
+        for start in range(0, len(self.held_out) - 1, step):
+            ids = self.held_out[start : start + self.context + 1]
+            losses = token_losses(self.decoder.forward(ids[None, :-1]), ids[None, 1:])[0]
+            losses = losses if start == 0 else losses[stride:]
+            total, count = total + float(losses.sum()), count + len(losses)
+            if start + self.context + 1 >= len(self.held_out):
+                break
+        return float(np.exp(total / count))
+
+
+def token_losses(logits: Array, targets: Array) -> Array:
+    """Negative log probability [nat] of `targets` [batch, n] under `logits` [batch, n, vocab]."""
+    top = logits.max(-1, keepdims=True)
+    log_mass = np.log(np.exp(logits - top).sum(-1)) + top[..., 0]
+    return np.asarray(log_mass - np.take_along_axis(logits, targets[..., None], -1)[..., 0])
+
+
+@lru_cache(maxsize=1)
+def load_language_model() -> LanguageModel:
+    """The bundled model. Raises ValueError when its file is missing or damaged."""
+    return from_file(read_model())
+
+
+def from_file(file: ModelFile) -> LanguageModel:
+    """A language model from what `read_model` returned."""
+    held_out = np.array(file.tokenizer.encode(file.held_out))
+    return LanguageModel(
+        ToyDecoder(file.config, file.parameters),
+        file.tokenizer,
+        held_out,
+        len(file.held_out) / len(held_out),
+        file.context,
+        file.training,
+        file.sha256,
+    )
