@@ -8,6 +8,7 @@
   contradicts the columns are set aside.
 - Where tp and ep are both above 1 the file stores their product as tp (tp 64 for tp 8, ep 8; the id
   says so): undone and flagged `parallelism_mended`.
+- Multi-node rows with tp 12, 20, 24, 28, 48, 52 or 72 name the GPUs, not a tensor split: set aside.
 - `mode` agg: TPOT, the prefill of others inside. disagg: TPOT of a decode-only worker.
 - Weights: precision, else the ending of the model's name, else bf16. gpt-oss is MXFP4.
 - The cache dtype stands in no column. It follows the launch scripts that the rows come from
@@ -105,6 +106,10 @@ def _mark(runs: pd.DataFrame, disagg: np.ndarray, concurrency: np.ndarray,
           workers: np.ndarray, named: np.ndarray, squared: np.ndarray) -> None:  # fmt: skip
     reason = "the decode batch or the number of decode workers is not given"
     set_aside(runs, disagg & np.isnan(concurrency * workers), "no_batch", reason)
+    degrees = numbers(runs, "tp")
+    odd = (degrees > 0) & (np.exp2(np.round(np.log2(np.fmax(degrees, 1)))) != degrees)
+    reason = "tp is no power of two, so it splits no head count: the true degrees are not recorded"
+    set_aside(runs, odd, "parallelism_unknown", reason)
     offered = either(concurrency * workers, np.zeros(len(runs)))
     clash = ~np.isnan(named) & (offered > 0) & (named != offered)
     reason = "batch_size x attention_dp_size is not the client concurrency that the id names"

@@ -39,8 +39,11 @@ from capmodel.ingest.documents import (
     refuse,
 )
 from capmodel.ingest.given import ASKED, Given, complete, given_for
+from capmodel.ingest.large import is_large, table_chunks
 from capmodel.ingest.picking import pick_records, pick_table
 from capmodel.runs import RunsError, validate_runs
+
+CHUNK = 250_000  # rows read, checked and written at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +100,15 @@ class FileReport:
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """Checked runs, the rows without a decode step (columns file, row, rule, reason), the files."""
+    """Checked runs, the rows without a decode step, and what became of each file.
+
+    aside: columns file, row, rule, reason. file_of_row: the file each row of `runs` is from.
+    """
 
     runs: pd.DataFrame
     aside: pd.DataFrame
     files: tuple[FileReport, ...]
+    file_of_row: pd.Series
 
     @property
     def refused(self) -> tuple[FileReport, ...]:
@@ -129,14 +136,24 @@ def expand_paths(paths: Iterable[str | Path]) -> list[tuple[Path, bool]]:
     return list(found.items())
 
 
-def recognise(document: Document, format: str = "auto") -> Tool | None:
-    """The tool that wrote a document, by its fields; None where no one known did."""
+def identify(document: Document, format: str = "auto") -> Tool:
+    """The tool that wrote a document: the one named, or by its fields.
+
+    Raises ValueError for an unknown format, NoBenchmark where no known tool wrote it.
+    """
+    check_format(format)
     for tool in TOOLS:
-        if format in ("auto", tool.name) and (
-            format != "auto" or tool.module.recognises(document.first)
-        ):
+        if tool.name == format or (format == "auto" and tool.module.recognises(document.first)):
             return tool
-    return None
+    fields = ", ".join(map(str, list(document.first)[:8])) or "none"
+    error = refuse(document.path, "file", f"no benchmark that is known; its fields are {fields}")
+    raise NoBenchmark(error.problems, str(document.path))
+
+
+def check_format(format: str) -> None:
+    """Raises ValueError for a format that is none of FORMATS."""
+    if format not in FORMATS:
+        raise ValueError(f"Got format {format!r}, but expected one of {', '.join(FORMATS)}")
 
 
 def read_files(
@@ -146,8 +163,7 @@ def read_files(
 
     format: one of FORMATS. given: facts that the files lack. Raises ValueError for no paths.
     """
-    if format not in FORMATS:
-        raise ValueError(f"Got format {format!r}, but expected one of {', '.join(FORMATS)}")
+    check_format(format)
     files = expand_paths(paths)
     if not files:
         raise ValueError("Got no file to read; name at least one that holds runs")
@@ -171,7 +187,8 @@ def read_files(
         asides.append(aside.assign(file=str(path)))
     runs, used_up = _joined(tables, [r.path for r in reports if r.status == READ])
     aside = pd.concat([*asides, used_up]) if asides else _no_aside()
-    return Ingested(runs, aside.reset_index(drop=True), tuple(reports))
+    origin = runs.pop("_file") if "_file" in runs else pd.Series(dtype=object)
+    return Ingested(runs, aside.reset_index(drop=True), tuple(reports), origin)
 
 
 class NoBenchmark(RunsError):
@@ -179,7 +196,7 @@ class NoBenchmark(RunsError):
 
 
 def iter_runs(
-    document: Document, tool: Tool, given: Given, chunk: int = 500_000
+    document: Document, tool: Tool, given: Given, chunk: int = CHUNK
 ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
     """Checked runs and rows set aside, chunk by chunk; records are numbered through the file."""
     done = 0
@@ -192,11 +209,7 @@ def iter_runs(
 
 def _read_one(path: Path, format: str, given: Given) -> tuple[str, pd.DataFrame, pd.DataFrame]:
     document = open_document(path)
-    tool = recognise(document, format)
-    if tool is None:
-        fields = ", ".join(map(str, list(document.first)[:8])) or "none"
-        error = refuse(path, "file", f"no benchmark that is known; its fields are {fields}")
-        raise NoBenchmark(error.problems, str(path))
+    tool = identify(document, format)
     parts = list(iter_runs(document, tool, given_for(path, given)))
     runs = pd.concat([kept for kept, _ in parts], ignore_index=True) if parts else pd.DataFrame()
     aside = pd.concat([aside for _, aside in parts]) if parts else _no_aside()
@@ -207,7 +220,9 @@ def _read_one(path: Path, format: str, given: Given) -> tuple[str, pd.DataFrame,
 
 def _raw_chunks(document: Document, tool: Tool, chunk: int) -> Iterator[pd.DataFrame]:
     path = document.path
-    if tool.module in (own, argonne):
+    if tool.module is own and is_large(path):
+        yield from table_chunks(document, chunk)
+    elif tool.module in (own, argonne):
         yield own.read_document(document)
     elif document.kind in ("json", "jsonl", "yaml"):
         records = iter(_records(document, tool))
@@ -279,17 +294,16 @@ def _joined(tables: list[pd.DataFrame], names: list[str]) -> tuple[pd.DataFrame,
     kept = [(table, name) for table, name in zip(tables, names, strict=True) if len(table)]
     if not kept:
         return pd.DataFrame(), _no_aside()
-    runs = pd.concat([table for table, _ in kept], ignore_index=True)
+    runs = pd.concat([table.assign(_file=name) for table, name in kept], ignore_index=True)
     runs["flags"] = runs["flags"].fillna("")
     if runs["run_id"].duplicated().any():
-        stems = [f"{Path(name).stem}:" for table, name in kept for _ in range(len(table))]
-        runs["run_id"] = pd.Series(stems) + runs["run_id"]
+        runs["run_id"] = runs["_file"].map(lambda name: f"{Path(name).stem}:") + runs["run_id"]
     if runs["run_id"].duplicated().any():
         again = runs.groupby("run_id").cumcount().astype(str)
         runs["run_id"] = runs["run_id"].where(again == "0", runs["run_id"] + "#" + again)
     runs, consumed = difference(runs)
     reason = "differenced with a run of another output length into a clean decode step"
-    aside = pd.DataFrame({"file": consumed["source"], "row": consumed["run_id"],
+    aside = pd.DataFrame({"file": consumed["_file"], "row": consumed["run_id"],
                           "rule": "differenced", "reason": reason})  # fmt: skip
     return runs, aside
 

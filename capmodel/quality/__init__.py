@@ -1,107 +1,28 @@
 """Rows that cannot be true: named checks, each with a threshold, a reason and a test.
 
-A row is set aside or flagged, never dropped. `CHECKS` is the order in which they are made; a row
-that several checks set aside counts under the first.
+A row is set aside or flagged, never dropped. A row that several checks set aside counts under
+the first of `capmodel.quality.checks.CHECKS`.
 """
 
-from dataclasses import replace
-
-import numpy as np
-import pandas as pd
-
-from capmodel.quality.hits import Hit, Mask
-from capmodel.quality.physical import (
-    below_floor,
-    check_units,
-    no_bandwidth,
-    over_memory,
-    physical_floor,
-    unit_slip,
-)
-from capmodel.quality.repeats import (
-    fixed_time,
-    noise_floor_mape,
-    repeat_group,
-    repeated,
-    warm_up,
-)
+from capmodel.quality.checks import check_runs, split_aside
+from capmodel.quality.intake import Intake, take_in
+from capmodel.quality.physical import check_units, physical_floor
+from capmodel.quality.repeats import noise_floor_mape, repeat_group
+from capmodel.quality.screening import Screened, screen_runs
 from capmodel.quality.thresholds import FLAG, SET_ASIDE, Thresholds
 
 __all__ = [
     "FLAG",
     "SET_ASIDE",
+    "Intake",
+    "Screened",
     "Thresholds",
     "check_runs",
     "check_units",
     "noise_floor_mape",
     "physical_floor",
     "repeat_group",
+    "screen_runs",
     "split_aside",
+    "take_in",
 ]
-
-# Each row by itself, then rows against each other.
-CHECKS = (no_bandwidth, unit_slip, below_floor, over_memory, repeated)
-COMPARISONS = (warm_up, fixed_time)
-
-
-def check_runs(featured: pd.DataFrame, **thresholds: float) -> pd.DataFrame:
-    """Every hit of every check: columns run_id, rule, action ("set_aside" or "flag"), reason.
-
-    featured: output of `add_features`; the index of the result is the row's position in it.
-    thresholds: fields of `Thresholds`. Raises RunsError where most rows are in a wrong unit.
-    """
-    limits = replace(Thresholds(), **thresholds)
-    check_units(featured, limits)
-    hits: list[Hit] = [hit for check in CHECKS for hit in check(featured, limits)]
-    sound = np.ones(len(featured), dtype=bool)
-    for hit in hits:
-        sound &= ~(
-            hit.mask & (hit.action == SET_ASIDE) & (hit.rule in ("below_floor", "unit_slip"))
-        )
-    for compare in COMPARISONS:
-        found = compare(featured, limits, sound)
-        hits += found
-        sound = sound & ~_set_aside(found, len(featured))
-    names = featured["run_id"] if "run_id" in featured else pd.Series(featured.index.astype(str))
-    return pd.concat([hit.table(names) for hit in hits])
-
-
-def split_aside(featured: pd.DataFrame, **thresholds: float) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """`featured` in two: rows to use and rows set aside; every row is in exactly one.
-
-    Rows to use carry the rules that flag them in `flags`. Rows set aside carry `rule`, the first
-    that set them aside, and `reason`, all reasons for it. Raises as `check_runs`.
-    """
-    hits = check_runs(featured, **thresholds)
-    aside, flagged = hits[hits["action"] == SET_ASIDE], hits[hits["action"] == FLAG]
-    gone = np.zeros(len(featured), dtype=bool)
-    gone[aside.index.unique()] = True
-    used = featured[~gone].copy()
-    position = pd.Series(np.flatnonzero(~gone), index=used.index)
-    found = position.map(_joined(flagged["rule"], ",")).fillna("").astype(str)
-    before = used["flags"].fillna("").astype(str) if "flags" in used else pd.Series("", used.index)
-    used["flags"] = (before + "," + found).str.strip(",")
-    out = featured[gone].copy()
-    where = np.flatnonzero(gone)
-    first = aside.loc[~aside.index.duplicated(), "rule"]
-    out["rule"] = first.reindex(where).to_numpy(object)
-    out["reason"] = _joined(aside["reason"], "; ").reindex(where).to_numpy(object)
-    return used, out
-
-
-def _joined(words: pd.Series, mark: str) -> pd.Series:
-    """Words of the same index entry in one, different ones joined by `mark`."""
-    place = words.groupby(level=0).cumcount()
-    joined = words[place == 0]
-    for number in range(1, int(place.max() if len(place) else 0) + 1):
-        more = (mark + words[place == number]).reindex(joined.index).fillna("")
-        joined = joined + more
-    return joined
-
-
-def _set_aside(hits: list[Hit], rows: int) -> Mask:
-    mask = np.zeros(rows, dtype=bool)
-    for hit in hits:
-        if hit.action == SET_ASIDE:
-            mask |= hit.mask
-    return mask

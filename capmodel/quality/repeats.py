@@ -73,6 +73,27 @@ def repeated(featured: pd.DataFrame, limits: Thresholds) -> list[Hit]:
     return [Hit("repeated", FLAG, number > 1, reason, {"count": number})]
 
 
+def copied(featured: pd.DataFrame, limits: Thresholds) -> list[Hit]:
+    """The same time to the last digit for one model, GPU and engine: a measurement listed twice.
+
+    A repeat differs in its last digits and measures the noise; a copy would hide it, and stand
+    on both sides of a split. The first stays. Times of under six digits may just agree.
+    """
+    step = column(featured, "step_time_s")
+    names = [name for name in ("engine", "model", "gpu") if name in featured]
+    keys = featured[names].assign(step=step, ttft=column(featured, "ttft_s", -1.0))
+    mask = keys.duplicated().to_numpy() & _has_digits(step)
+    reason = "a step of {step_s} stands in another row of this model and GPU, to the last digit"
+    return [Hit("copied", SET_ASIDE, mask, reason, {"step_s": step})]
+
+
+def _has_digits(values: Array, digits: int = 6) -> Mask:
+    """True where a value needs at least `digits` significant digits."""
+    size = np.floor(np.log10(np.where(values > 0, values, 1.0)))
+    scaled = values * 10.0 ** (digits - 2 - size)
+    return np.asarray(np.abs(scaled - np.round(scaled)) > 1e-6)
+
+
 def repeat_group(runs: pd.DataFrame) -> Groups:
     """Number of each row's configuration, (rows,); repeats share it.
 

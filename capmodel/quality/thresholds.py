@@ -18,12 +18,13 @@ class Thresholds:
     fixed_time_share: time that does not grow with the output, above this share of the latency.
     fixed_time_flag: the same, flagged.
     unit_ratio: a step this many times its physical floor and launch time is in another unit.
-    completed_share: requests that came back, of those sent.
+    completed_share: requests that came back, of those sent; any shortfall is flagged.
     output_share: tokens generated, of those asked for.
     duration_latencies: length of a run, in mean request latencies.
     concurrency_share: sequences decoded together, of those offered.
     prefix_hit_share: prompt tokens that came from a warm cache.
-    tokens_per_chunk: mean tokens per streamed chunk, as far as rounding goes.
+    tokens_per_chunk: chunk gap over time per token (or its inverse); from here on chunks are not
+    tokens.
     accepted_tokens: mean tokens per verified step of speculative decoding.
     agreement: relative difference of two figures that must agree.
     """
@@ -35,7 +36,7 @@ class Thresholds:
     fixed_time_share: float = 0.5
     fixed_time_flag: float = 0.2
     unit_ratio: float = 300.0
-    completed_share: float = 1.0
+    completed_share: float = 0.95
     output_share: float = 0.95
     duration_latencies: float = 3.0
     concurrency_share: float = 0.8

@@ -1,0 +1,76 @@
+"""Files larger than memory, chunk by chunk: PyArrow's streaming CSV reader, Parquet by row group.
+
+JSON Lines are read line by line wherever they are read, so they need nothing here.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from capmodel.ingest.documents import Document, delimiter_of, refuse
+from capmodel.runs import RUNS
+
+LARGE_BYTES = 64 * 2**20  # from this size on a file is read in chunks
+_BLOCK_BYTES = 16 * 2**20
+_NULLS = ["", "NA", "N/A", "nan", "NaN", "null", "None"]
+# A word that repeats is kept once; names of rows do not repeat.
+_WORD = pa.dictionary(pa.int32(), pa.string())
+_UNIQUE = ("run_id",)
+
+
+def is_large(path: str | Path) -> bool:
+    """True for a file that is read in chunks."""
+    path = Path(path)
+    return path.is_file() and path.stat().st_size >= LARGE_BYTES
+
+
+def table_chunks(document: Document, rows: int) -> Iterator[pd.DataFrame]:
+    """A runs table of our own in frames of at least `rows` rows, the last one fewer.
+
+    Raises RunsError where a value does not fit its column, with PyArrow's line and column.
+    """
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in _batches(document, rows):
+        waiting.append(batch)
+        count += batch.num_rows
+        if count >= rows:
+            yield pa.Table.from_batches(waiting).to_pandas()
+            waiting, count = [], 0
+    if count:
+        yield pa.Table.from_batches(waiting).to_pandas()
+
+
+def _batches(document: Document, rows: int) -> Iterator[pa.RecordBatch]:
+    path = document.path
+    try:
+        if document.kind == "parquet":
+            yield from pq.ParquetFile(path).iter_batches(batch_size=rows)
+        else:
+            yield from _csv_reader(document)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = f"its rows cannot be read: {str(error)[:300]}"
+        raise refuse(path, "file", reason) from error
+
+
+def _csv_reader(document: Document) -> pa_csv.CSVStreamingReader:
+    with document.path.open(encoding=document.encoding, newline="") as file:
+        delimiter = delimiter_of(next((line for line in file if line.strip()), ""))
+    kinds = {column.name: column.kind for column in RUNS}
+    types = {
+        name: pa.float64() if kind != "text" else pa.string() if name in _UNIQUE else _WORD
+        for name, kind in kinds.items()
+    }
+    encoding = "utf8" if document.encoding == "utf-8-sig" else document.encoding
+    return pa_csv.open_csv(
+        document.path,
+        read_options=pa_csv.ReadOptions(block_size=_BLOCK_BYTES, encoding=encoding),
+        parse_options=pa_csv.ParseOptions(delimiter=delimiter),
+        convert_options=pa_csv.ConvertOptions(
+            column_types=types, null_values=_NULLS, strings_can_be_null=True
+        ),
+    )

@@ -1,0 +1,93 @@
+"""From a runs table to rows one may fit: features added, checks made, every row accounted for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pandas as pd
+
+from capmodel.features import add_features
+from capmodel.gpus import load_gpu
+from capmodel.quality.checks import split_aside
+from capmodel.quality.physical import check_units
+from capmodel.quality.thresholds import Thresholds
+from capmodel.runs import RunsError
+from capmodel.shapes import load_shape
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """used: rows with features and flags; aside: rows with `rule` and `reason`."""
+
+    used: pd.DataFrame
+    aside: pd.DataFrame
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows set aside, by rule, the commonest first."""
+        return {str(k): int(v) for k, v in self.aside["rule"].value_counts().items()}
+
+    @property
+    def flagged(self) -> dict[str, int]:
+        """Rows used although flagged, by flag, the commonest first."""
+        words = self.used["flags"].astype(str).str.split(",").explode()
+        return {str(k): int(v) for k, v in words[words != ""].value_counts().items()}
+
+
+def screen_runs(
+    runs: pd.DataFrame, files: pd.Series | None = None, **thresholds: float
+) -> Screened:
+    """`runs` (a checked runs table) split into rows to use and rows set aside.
+
+    files: the file of each row; a file most of whose rows are in a wrong unit is then set aside
+    whole by `wrong_unit`, where it raises RunsError otherwise.
+
+    Rows whose model or GPU is in no catalogue, and that bring no shape or GPU columns, are set
+    aside by `unknown_model` and `unknown_gpu`. thresholds: fields of `Thresholds`.
+    """
+    reasons = pd.Series("", index=runs.index, dtype=object)
+    rules = pd.Series("", index=runs.index, dtype=object)
+    for column, rule, lookup, own in (
+        ("model", "unknown_model", load_shape, "n_layers"),
+        ("gpu", "unknown_gpu", load_gpu, "memory_bytes"),
+    ):
+        bare = runs[own].isna() if own in runs else pd.Series(True, index=runs.index)
+        why = _unknown(runs.loc[bare, column], lookup)
+        hit = bare & runs[column].isin(list(why)) & (rules == "")
+        rules = rules.mask(hit, rule)
+        reasons = reasons.mask(hit, runs[column].map(why))
+    known = rules == ""
+    if files is not None and known.any():
+        why = _wrong_unit(add_features(runs[known]), files[known], thresholds)
+        hit = known & files.isin(list(why))
+        rules = rules.mask(hit, "wrong_unit")
+        reasons = reasons.mask(hit, files.map(why))
+        known = rules == ""
+    unknown = runs[~known].assign(rule=rules[~known], reason=reasons[~known])
+    if not known.any():
+        return Screened(runs.iloc[:0].assign(flags=""), unknown)
+    used, aside = split_aside(add_features(runs[known]), **thresholds)
+    return Screened(used, pd.concat([aside, unknown]) if len(unknown) else aside)
+
+
+def _wrong_unit(
+    featured: pd.DataFrame, files: pd.Series, thresholds: dict[str, float]
+) -> dict[str, str]:
+    """Files most of whose rows are in a wrong unit, with the reason."""
+    found: dict[str, str] = {}
+    for name in files.unique():
+        try:
+            check_units(featured[(files == name).to_numpy()], Thresholds(**thresholds), str(name))
+        except RunsError as error:
+            found[name] = str(error)
+    return found
+
+
+def _unknown(names: pd.Series, lookup: Callable[[str], object]) -> dict[str, str]:
+    """Names that `lookup` does not know, with its reason."""
+    found: dict[str, str] = {}
+    for name in names.unique():
+        try:
+            lookup(str(name))
+        except ValueError as error:
+            found[name] = str(error)
+    return found
