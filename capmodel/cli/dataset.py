@@ -1,0 +1,97 @@
+"""`capmodel dataset`: list, build, fetch and generate reference runs."""
+
+from pathlib import Path
+
+import click
+
+from capmodel.cli import options
+
+
+@click.group(name="dataset")
+def command() -> None:
+    """Build or fetch reference runs."""
+
+
+@command.command(name="list")
+@options.as_json
+def list_datasets(as_json: bool) -> None:
+    """What there is, where it comes from and under which licence."""
+    from capmodel.datasets.catalogue import dataset_table
+
+    rows = dataset_table()
+    if as_json:
+        options.print_json(rows.to_dict("records"))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "how", "licence", "about")
+    for row in rows.itertuples(index=False):
+        table.add_row(*map(str, row))
+    Console().print(table)
+
+
+@command.command(name="build-silicon")
+@options.out
+@options.as_json
+def build_silicon(out: Path | None, as_json: bool) -> None:
+    """Compose decode steps from the kernel times of aiconfigurator-core ([silicon])."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from capmodel.datasets.silicon_build import build_silicon_runs
+    from capmodel.datasets.silicon_draw import content_hash
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("GPU and engine", total=None)
+        runs = build_silicon_runs(
+            progress=lambda done, total: bar.update(task, completed=done, total=total)
+        )
+    if out is not None:
+        runs.to_parquet(out, index=False, compression="zstd")
+    _say(len(runs), out, as_json, content_hash(runs))
+
+
+@command.command(name="fetch")
+@click.argument("name")
+@options.as_json
+def fetch(name: str, as_json: bool) -> None:
+    """Download a published file (see `list`), check its sha256, print where it lies."""
+    from capmodel.datasets import fetch_file
+
+    path = fetch_file(name)
+    if as_json:
+        options.print_json({"name": name, "path": str(path)})
+    else:
+        click.echo(str(path))
+
+
+@command.command(name="generate")
+@click.option("--rows", type=click.IntRange(min=1), default=16_000, show_default=True)
+@click.option("--noise", type=click.FloatRange(min=0), default=0.05, show_default=True)
+@click.option("--truth", is_flag=True, help="Add the noise-free time as true_step_time_s.")
+@options.seed
+@options.out
+@options.as_json
+def generate(
+    rows: int, noise: float, truth: bool, seed: int, out: Path | None, as_json: bool
+) -> None:
+    """Generate synthetic runs whose truth is known."""
+    from capmodel.datasets import make_runs
+    from capmodel.datasets.silicon_draw import content_hash
+
+    runs = make_runs(rows, seed, noise, truth)
+    if out is not None:
+        if out.suffix == ".parquet":
+            runs.to_parquet(out, index=False)
+        else:
+            runs.to_csv(out, index=False)
+    _say(len(runs), out, as_json, content_hash(runs))
+
+
+def _say(rows: int, out: Path | None, as_json: bool, content: str) -> None:
+    if as_json:
+        options.print_json({"rows": rows, "path": out and str(out), "content_sha256": content})
+        return
+    click.echo(f"{rows:,} rows, content sha256 {content}")
+    click.echo(f"written to {out}" if out else "not written; give --out FILE to keep them")

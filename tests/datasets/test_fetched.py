@@ -1,0 +1,96 @@
+"""Fetching: a local copy, a cache, a wrong file and no network, without any network."""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from capmodel.datasets.fetched import REMOTE_FILES, RemoteFile, fetch, fetch_file
+
+CONTENT = b"a,b\n1,2\n"
+
+
+@pytest.fixture
+def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RemoteFile:
+    """A published file served from a local folder, with an empty cache."""
+    served = tmp_path / "served" / "runs.csv"
+    served.parent.mkdir()
+    served.write_bytes(CONTENT)
+    monkeypatch.setenv("CAPMODEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CAPMODEL_TEST_RUNS", raising=False)
+    digest = hashlib.sha256(CONTENT).hexdigest()
+    return RemoteFile(
+        "test", "runs.csv", served.as_uri(), digest, "CAPMODEL_TEST_RUNS", "CC0", "two numbers"
+    )
+
+
+def test_is_downloaded_once(remote: RemoteFile, tmp_path: Path) -> None:
+    first = fetch(remote)
+    assert first.read_bytes() == CONTENT
+    (tmp_path / "served" / "runs.csv").unlink()
+    assert fetch(remote) == first  # from the cache
+
+
+def test_a_broken_cache_is_fetched_again(remote: RemoteFile) -> None:
+    path = fetch(remote)
+    path.write_bytes(b"broken")
+    assert fetch(remote).read_bytes() == CONTENT
+
+
+def test_a_changed_file_is_refused_and_not_kept(remote: RemoteFile, tmp_path: Path) -> None:
+    (tmp_path / "served" / "runs.csv").write_bytes(b"other")
+    with pytest.raises(ValueError, match=r"is pinned; name a local copy in CAPMODEL_TEST_RUNS"):
+        fetch(remote)
+    assert not list((tmp_path / "cache").glob("*"))
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_a_local_copy_comes_first(
+    remote: RemoteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: bool
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "runs.csv").write_bytes(CONTENT)
+    monkeypatch.setenv(remote.variable, str(own if folder else own / "runs.csv"))
+    gone = replace(remote, url="file:///nowhere/at/all")
+    assert fetch(gone) == own / "runs.csv"
+
+
+def test_a_local_copy_is_checked_too(
+    remote: RemoteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = tmp_path / "wrong.csv"
+    wrong.write_bytes(b"x")
+    monkeypatch.setenv(remote.variable, str(wrong))
+    with pytest.raises(ValueError, match="pinned to"):
+        fetch(remote)
+    monkeypatch.setenv(remote.variable, str(tmp_path / "absent.csv"))
+    with pytest.raises(ValueError, match="no such file"):
+        fetch(remote)
+
+
+def test_no_network_says_what_to_do(remote: RemoteFile) -> None:
+    with pytest.raises(ValueError, match="name a local copy in CAPMODEL_TEST_RUNS"):
+        fetch(replace(remote, url="file:///nowhere/at/all"))
+
+
+def test_unknown_name_lists_the_known() -> None:
+    with pytest.raises(ValueError, match="argonne"):
+        fetch_file("nothing")
+
+
+def test_argonne_is_pinned_to_the_published_commit() -> None:
+    # Figures of the published file: argonne-lcf/LLM-Inference-Bench, Plots/All_results.csv.
+    remote = next(f for f in REMOTE_FILES if f.name == "argonne")
+    assert "4211f5d4e9bc0145ed541b6d372d5d8223b44235/Plots/All_results.csv" in str(remote.url)
+    assert remote.sha256.startswith("631a12e08c786ce2")
+
+
+def test_traces_beside_the_checkout_are_the_pinned_ones(
+    shared_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("azure-conv", "azure-code"):
+        remote = next(f for f in REMOTE_FILES if f.name == name)
+        monkeypatch.setenv(remote.variable, str(shared_data / "traces"))
+        assert fetch_file(name).name == remote.file_name
