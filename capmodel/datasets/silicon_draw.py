@@ -30,9 +30,17 @@ def drawn_deployments(names: Sequence[str], weights: Sequence[float]) -> list[in
 
 
 def drawn_steps(name: str, steps: Sequence[tuple[int, int]]) -> list[int]:
-    """Positions of the kept (batch, context) pairs of the deployment called `name`."""
-    keys = [_share(f"{name}|{batch}|{context}") for batch, context in steps]
-    return sorted(np.argsort(keys, kind="stable")[:STEPS_PER_DEPLOYMENT].tolist())
+    """Positions of the kept (batch, context) pairs of the deployment called `name`.
+
+    Contexts are drawn whole, so that the step time over the batch can be seen, until
+    STEPS_PER_DEPLOYMENT steps are found; of the last context some batches are drawn.
+    """
+    keys = [
+        (_share(f"{name}|{context}"), _share(f"{name}|{batch}|{context}"))
+        for batch, context in steps
+    ]
+    order = sorted(range(len(steps)), key=keys.__getitem__)
+    return sorted(order[:STEPS_PER_DEPLOYMENT])
 
 
 def content_hash(runs: pd.DataFrame) -> str:
