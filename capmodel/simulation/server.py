@@ -1,7 +1,7 @@
 """One replica as facts: how long its steps take, what its pool holds, what limits it obeys."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,11 @@ from capmodel.simulation import policies
 class StepTimeLike(Protocol):
     """Seconds of one engine step; `capmodel.StepTime` is one."""
 
-    def seconds(self, batch: float, cached_tokens: float, prefill_tokens: float = 0.0, /) -> float:
-        """Decode `batch` sequences that hold `cached_tokens` in all; `prefill_tokens` beside."""
+    def seconds(self, batch: Any, cached_tokens: Any, prefill_tokens: Any = 0.0, /) -> Any:
+        """Decode `batch` sequences that hold `cached_tokens` in all; `prefill_tokens` beside.
+
+        Scalars give a float [s], arrays broadcast.
+        """
         ...
 
 
@@ -61,8 +64,8 @@ class Server:
 
     pool_blocks: cache blocks in all; cost: those a request takes. max_num_seqs: sequences
     admitted at once. max_batched_tokens: tokens one step may process. prefix_cache: keep blocks
-    of finished prompts and reuse them by id. attention_tokens: context at which a prompt token's attention
-    costs as much as its matrices; a chunk that starts after `c` tokens counts as
+    of finished prompts and reuse them by id. attention_tokens: context at which a prompt token's
+    attention costs as much as its matrices; a chunk that starts after `c` tokens counts as
     `1 + c / attention_tokens` times its length (infinite: the step time knows no context).
     step_scale: multiplies every step time (an interval's end, a slower host).
     """

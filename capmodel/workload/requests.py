@@ -75,15 +75,19 @@ class Requests:
 
     def head(self, n: int) -> "Requests":
         """The first `n` requests."""
-        stop = min(n, len(self))
-        offsets = self.prefix_offsets[: stop + 1]
+        return self.window(0, min(n, len(self)))
+
+    def window(self, start: int, stop: int) -> "Requests":
+        """Requests `start` to `stop` (not included), the first of them at 0 s."""
+        offsets = self.prefix_offsets[start : stop + 1]
+        ids = self.prefix_ids[offsets[0] : offsets[-1]] if len(offsets) else self.prefix_ids
         return replace(
             self,
-            arrival_s=self.arrival_s[:stop],
-            prompt_tokens=self.prompt_tokens[:stop],
-            output_tokens=self.output_tokens[:stop],
-            prefix_offsets=offsets,
-            prefix_ids=self.prefix_ids[: offsets[-1]] if len(offsets) else self.prefix_ids,
+            arrival_s=self.arrival_s[start:stop] - self.arrival_s[start],
+            prompt_tokens=self.prompt_tokens[start:stop],
+            output_tokens=self.output_tokens[start:stop],
+            prefix_offsets=offsets - offsets[0] if len(offsets) else offsets,
+            prefix_ids=ids,
         )
 
     def at_rate(self, rate: float) -> "Requests":
@@ -100,6 +104,34 @@ class Requests:
     def without_prefixes(self) -> "Requests":
         """The same requests with no prefix known to be shared."""
         return replace(self, prefix_ids=_empty(), prefix_offsets=_empty(), prefix_block=0)
+
+    def within_context(self, max_context: int | None, most_refused: float = 0.01) -> "Requests":
+        """Without the requests that pass `max_context` [tokens], which an engine refuses.
+
+        Raises ValueError where they are more than the share `most_refused`: then the model is
+        the wrong one for them.
+        """
+        if max_context is None:
+            return self
+        keep = self.prompt_tokens + self.output_tokens <= max_context
+        if keep.all():
+            return self
+        if (~keep).mean() > most_refused:
+            self.check_context(max_context)
+        counts = np.diff(self.prefix_offsets) if len(self.prefix_offsets) else None
+        kept = replace(
+            self,
+            arrival_s=self.arrival_s[keep],
+            prompt_tokens=self.prompt_tokens[keep],
+            output_tokens=self.output_tokens[keep],
+            prefix_offsets=_empty(),
+            prefix_ids=_empty(),
+        )
+        if counts is None:
+            return kept
+        offsets = np.concatenate([[0], np.cumsum(counts[keep])]).astype(np.int64)
+        ids = self.prefix_ids[np.repeat(keep, counts)]
+        return replace(kept, prefix_offsets=offsets, prefix_ids=ids)
 
     def check_context(self, max_context: int | None) -> None:
         """Raises ValueError when prompt + output passes `max_context` [tokens]; None = no limit."""

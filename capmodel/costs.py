@@ -1,0 +1,146 @@
+"""Money and energy: prices per GPU-hour, what a token costs, when an API is cheaper.
+
+Input, output and cached tokens are priced apart; a blended figure hides which of them one buys.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from capmodel.gpus import Gpu
+
+# $ per million tokens that open-weight APIs asked for in 2026, low and high (issue of the project).
+API_PRICES = (0.07, 0.90)
+_MILLION = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """One GPU for one hour [$/h]: low, what is reckoned with, high, and where they are from."""
+
+    low: float
+    estimate: float
+    high: float
+    source: str
+    given: bool
+
+
+def gpu_price(gpu: Gpu, price: float | Mapping[str, float] | None = None) -> Price:
+    """The price of `gpu` [$/h].
+
+    price: one figure for every GPU, a mapping from GPU name (or "*") to a figure, or None for
+    the catalogue's dated range, whose middle is reckoned with. Raises ValueError for prices that
+    are missing, negative or not finite.
+    """
+    given = price.get(gpu.name, price.get("*")) if isinstance(price, Mapping) else price
+    if given is not None:
+        if isinstance(given, bool) or not 0 <= given < float("inf"):
+            raise ValueError(
+                f"Got price={given} for {gpu.name}, but expected dollars per GPU-hour, 0 or more"
+            )
+        return Price(float(given), float(given), float(given), "given", True)
+    if gpu.price_low is None and gpu.price_high is None:
+        raise ValueError(
+            f"No price is known for GPU {gpu.name}; give one in dollars per GPU-hour (--price)"
+        )
+    ends = [end for end in (gpu.price_low, gpu.price_high) if end is not None]
+    low, high = min(ends), max(ends)
+    return Price(low, (low + high) / 2, high, gpu.price_source or gpu.source, False)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRates:
+    """Tokens per second of a fleet. input_tok_s: prompt tokens computed; cached_tok_s: found."""
+
+    input_tok_s: float
+    cached_tok_s: float
+    output_tok_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCosts:
+    """$ per million tokens of each kind; None where none flow. They add up to the fleet's cost."""
+
+    per_million_input: float | None
+    per_million_cached: float | None
+    per_million_output: float | None
+
+
+def token_costs(
+    dollars_per_hour: float, rates: TokenRates, prefill_share: float, prefix_share: float = 0.0
+) -> TokenCosts:
+    """Split a fleet's cost over the tokens it handles.
+
+    prefill_share: of the engine's step time, what prompts take. prefix_share: of the GPUs'
+    memory, what shared prefixes hold; it is the rent of the cached tokens, and comes off both
+    others. A kind of which none flow leaves its share to the rest.
+    Raises ValueError for shares outside [0, 1].
+    """
+    for name, share in (("prefill_share", prefill_share), ("prefix_share", prefix_share)):
+        if not 0 <= share <= 1:
+            raise ValueError(f"Got {name}={share}, but expected a fraction between 0 and 1")
+    rent = prefix_share if rates.cached_tok_s > 0 else 0.0
+    weights = {
+        "input": prefill_share * (1 - rent) if rates.input_tok_s > 0 else 0.0,
+        "output": (1 - prefill_share) * (1 - rent) if rates.output_tok_s > 0 else 0.0,
+        "cached": rent,
+    }
+    total = sum(weights.values())
+    flow = {
+        "input": rates.input_tok_s,
+        "output": rates.output_tok_s,
+        "cached": rates.cached_tok_s,
+    }
+
+    def price(kind: str) -> float | None:
+        if not flow[kind] or not total:
+            return None
+        return dollars_per_hour * weights[kind] / total / (flow[kind] * 3600) * _MILLION
+
+    return TokenCosts(price("input"), price("cached"), price("output"))
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEven:
+    """Load from which the fleet is cheaper than an API that asks `api_price` [$/M tokens].
+
+    requests_per_s: where both cost the same; reachable: whether the fleet can serve that much.
+    """
+
+    api_price: float
+    requests_per_s: float
+    tokens_per_day: float
+    reachable: bool
+
+
+def break_even(
+    dollars_per_hour: float, tokens_per_request: float, capacity_per_s: float, api_price: float
+) -> BreakEven:
+    """The load at which an API bill equals the fleet's [requests/s].
+
+    tokens_per_request: input and output, both at `api_price`. capacity_per_s: what the fleet can
+    serve. Raises ValueError for a price or length that is not positive.
+    """
+    if not 0 < api_price < float("inf"):
+        raise ValueError(f"Got api_price={api_price}, but expected dollars per million tokens")
+    if not tokens_per_request > 0:
+        raise ValueError(f"Got tokens_per_request={tokens_per_request}, but expected more than 0")
+    tokens_per_hour = dollars_per_hour / api_price * _MILLION
+    rate = tokens_per_hour / tokens_per_request / 3600
+    return BreakEven(api_price, rate, tokens_per_hour * 24, rate <= capacity_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """At most: every GPU at its TDP all the time. [kW], [Wh per million output tokens]."""
+
+    kilowatts: float
+    wh_per_million_output: float | None
+
+
+def energy(gpu: Gpu, n_gpus: int, output_tok_s: float) -> Energy | None:
+    """Energy of `n_gpus` at TDP; None where no source gives the TDP."""
+    if gpu.tdp_w is None:
+        return None
+    watts = gpu.tdp_w * n_gpus
+    per_million = watts / 3600 / output_tok_s * _MILLION if output_tok_s > 0 else None
+    return Energy(watts / 1e3, per_million)

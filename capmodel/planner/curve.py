@@ -1,0 +1,186 @@
+"""A replica's steady state over the number of sequences it decodes at once.
+
+A decoding sequence makes one token a step, and each step carries the prompts of the requests
+that replace those which end: in the steady state `batch * input / steps` prompt tokens. So the
+load that keeps `batch` sequences decoding needs no iteration: `batch / (steps * step_time)`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from capmodel.planner.mix import LengthMix, PrefillWork
+from capmodel.planner.replica import Replica
+
+Array = NDArray[np.float64]
+
+_POINTS = 40
+_Z95 = 1.6448536
+_Z99 = 2.3263479
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadCurve:
+    """Arrays over `batch` decoding sequences, shape (points,).
+
+    step_s: mean step [s], prompts inside. rate: requests/s. tpot_s, tpot_p95_s, ttft_s,
+    ttft_p95_s [s]. Shares of the step time: prefill_share; cache_share, reading the cache;
+    the rest is weights and fixed work. top: the most sequences, and what sets it.
+    """
+
+    batch: Array
+    step_s: Array
+    rate: Array
+    tpot_p95_s: Array
+    ttft_s: Array
+    ttft_p95_s: Array
+    prefill_share: Array
+    cache_share: Array
+    top: float
+    top_by: str
+
+    def at_rate(self, rate: float) -> float:
+        """Sequences decoding at `rate` requests/s; NaN above the curve's end."""
+        if rate > self.rate[-1]:
+            return float("nan")
+        if rate < self.rate[0]:
+            return float(self.batch[0] * rate / self.rate[0])
+        return float(np.interp(rate, self.rate, self.batch))
+
+    def value(self, name: str, batch: float) -> float:
+        """The array `name` at `batch` sequences."""
+        return float(np.interp(batch, self.batch, getattr(self, name)))
+
+
+def pool_batch(replica: Replica, mix: LengthMix, z: float = _Z99) -> float:
+    """Decoding sequences that overflow the pool with a chance of no more than `z` says.
+
+    Blocks of `n` sequences are about normal: `n * mean + z * sqrt(n) * sd = pool`.
+    """
+    blocks = np.asarray(replica.cost.blocks(mix.held), dtype=float)
+    return _settle(replica.pool_blocks / blocks.mean(), z * float(blocks.std() / blocks.mean()))
+
+
+def overflow_risk(replica: Replica, mix: LengthMix, sequences: float) -> float:
+    """Chance that `sequences` decoding ones need more blocks than there are."""
+    blocks = np.asarray(replica.cost.blocks(mix.held), dtype=float)
+    spread = float(blocks.std()) * np.sqrt(sequences)
+    gap = replica.pool_blocks - sequences * float(blocks.mean())
+    if spread == 0:
+        return 0.0 if gap >= 0 else 1.0
+    return float(ndtr(-gap / spread))
+
+
+def load_curve(
+    replica: Replica, mix: LengthMix, peakedness: float, step_scale: float = 1.0
+) -> LoadCurve:
+    """The steady state of `replica` under `mix`.
+
+    peakedness: variance over mean of the number in service (0: a closed loop, none).
+    step_scale: multiplies the step time.
+    """
+    return load_curves(replica, mix, peakedness, (step_scale,))[0]
+
+
+def load_curves(
+    replica: Replica, mix: LengthMix, peakedness: float, step_scales: Sequence[float]
+) -> list[LoadCurve]:
+    """`load_curve` for several scales of one step time, which is asked once."""
+    work = mix.work(replica.attention_tokens)
+    per_sequence = work.mean / mix.steps_mean
+    most, top_by = most_sequences(replica, mix, per_sequence)
+    # Room for the ordinary fluctuation of the number in service.
+    top = max(_settle(most, _Z95 * np.sqrt(peakedness)), 1e-3)
+    batch = np.exp(np.linspace(0.0, np.log(top), _POINTS)) if top > 1.01 else np.array([top])
+    none = np.zeros_like(batch)
+    held, prompts = batch * mix.held_mean, batch * per_sequence
+    seconds = replica.step_time.seconds
+    step, decode, bare = (
+        np.asarray(seconds(batch, cached, tokens), dtype=float)
+        for cached, tokens in ((held, prompts), (held, none), (none, none))
+    )
+    return [
+        _scaled(
+            replica,
+            mix,
+            work,
+            batch,
+            scale * step,
+            scale * decode,
+            scale * bare,
+            peakedness,
+            top_by,
+        )
+        for scale in step_scales
+    ]
+
+
+def most_sequences(replica: Replica, mix: LengthMix, work_per_step: float) -> tuple[float, str]:
+    """Decoding sequences a replica ever holds, and what stops more.
+
+    work_per_step: prompt tokens each of them brings to a step. A step's token budget holds
+    the decoding ones and their prompts.
+    """
+    limits = {
+        "cache": pool_batch(replica, mix),
+        "max_num_seqs": float(replica.limits.max_num_seqs),
+        "max_num_batched_tokens": replica.limits.max_num_batched_tokens / (1 + work_per_step),
+    }
+    name = min(limits, key=lambda key: limits[key])
+    return limits[name], name
+
+
+def _scaled(
+    replica: Replica,
+    mix: LengthMix,
+    work: PrefillWork,
+    batch: Array,
+    step: Array,
+    decode: Array,
+    bare: Array,
+    peakedness: float,
+    top_by: str,
+) -> LoadCurve:
+    rate = batch / (mix.steps_mean * step)
+    per_token = (step - decode) / (batch * (work.mean / mix.steps_mean))
+    # An unlucky request meets more prompts than the average, and a fuller batch; the number in
+    # service changes about as fast as requests end, so half its variance averages out.
+    met = (step - decode) * (work.tail_at(rate * step) - 1)
+    slope = np.gradient(step, batch) if len(batch) > 1 else np.zeros(1)
+    fuller = slope * _Z95 * np.sqrt(peakedness * batch / 2)
+    wait, wait_p95 = _waits(rate, per_token, decode, work)
+    chunk = np.maximum(replica.limits.max_num_batched_tokens - batch, 1.0)
+    peak = int(np.argmax(rate)) + 1
+    return LoadCurve(
+        batch=batch[:peak],
+        step_s=step[:peak],
+        rate=rate[:peak],
+        tpot_p95_s=(step + np.hypot(met, fuller))[:peak],
+        ttft_s=(wait + per_token * work.p50 + decode * np.ceil(work.p50 / chunk))[:peak],
+        ttft_p95_s=(wait_p95 + per_token * work.p95 + decode * np.ceil(work.p95 / chunk))[:peak],
+        prefill_share=((step - decode) / step)[:peak],
+        cache_share=((decode - bare) / step)[:peak],
+        top=float(batch[peak - 1]),
+        top_by=top_by if peak == len(batch) else "throughput",
+    )
+
+
+def _waits(rate: Array, per_token: Array, decode: Array, work: PrefillWork) -> tuple[Array, Array]:
+    """Mean and 95th percentile of the wait for earlier prompts and the step under way [s].
+
+    Prompts queue like M/G/1 (Pollaczek-Khinchine); its tail is taken as exponential.
+    """
+    load = np.minimum(rate * per_token * work.mean, 0.999)
+    queue = rate * per_token**2 * work.square / (2 * (1 - load))
+    tail = np.divide(queue, load, out=np.zeros_like(queue), where=load > 0)
+    queue_p95 = tail * np.log(np.maximum(load / 0.05, 1.0))
+    return decode / 2 + queue, decode + queue_p95
+
+
+def _settle(most: float, reach: float) -> float:
+    """The mean `n` for which `n + reach * sqrt(n) = most`."""
+    root = (-reach + np.sqrt(reach**2 + 4 * most)) / 2
+    return float(root**2)

@@ -1,0 +1,217 @@
+"""What is planned for: the load, at its busiest and on average, and requests to simulate."""
+
+from dataclasses import dataclass, replace
+from os import PathLike
+
+import numpy as np
+
+from capmodel.planner.mix import LengthMix, endless_hits, length_mix
+from capmodel.workload import Fixed, Lengths, Requests, SharedPrefix, Workload, read_trace
+
+_STRETCH = 2000
+_SAMPLE = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """Load and lengths.
+
+    rate: requests/s that the fleet is sized for (a trace's busiest stretch); mean_rate: those
+    that it is paid for. concurrency: clients of a closed loop, in which case both rates are None
+    until a fleet answers them. cv: of the gaps between arrivals. mix: lengths at the busiest;
+    input_mean, cached_mean, output_mean: tokens per request on average. longest: prompt + output.
+    requests: to simulate. refused: requests of the trace over the model's context limit.
+    """
+
+    rate: float | None
+    mean_rate: float | None
+    concurrency: int | None
+    cv: float
+    mix: LengthMix
+    input_mean: float
+    cached_mean: float
+    output_mean: float
+    longest: int
+    requests: Requests
+    source: str
+    n_requests: int
+    prefix_cache: bool
+    refused: int = 0
+
+    @property
+    def peakedness(self) -> float:
+        """Variance over mean of the number in service, (1 + cv^2) / 2; 0 in a closed loop."""
+        return 0.0 if self.concurrency is not None else (1 + self.cv**2) / 2
+
+
+def demand(
+    *,
+    rate: float | None = None,
+    concurrency: int | None = None,
+    trace: str | PathLike[str] | Requests | None = None,
+    input_len: float | Lengths | None = None,
+    output_len: float | Lengths | None = None,
+    cv: float = 1.0,
+    prefix: SharedPrefix | None = None,
+    prefix_cache: bool = True,
+    max_context: int | None = None,
+    seed: int = 0,
+) -> Demand:
+    """The demand that these arguments of `plan` mean.
+
+    Raises ValueError for no load, two loads, no lengths, lengths beside a trace, prompts over
+    `max_context`, and what `Workload` and `read_trace` refuse.
+    """
+    if trace is not None:
+        return _of_trace(trace, rate, concurrency, input_len, output_len, prefix_cache, max_context)
+    if input_len is None or output_len is None:
+        raise ValueError(
+            f"Got input_len={input_len}, output_len={output_len} and no trace, but expected both "
+            "lengths (--input-len, --output-len) or a trace of requests (--trace)"
+        )
+    if rate is None and concurrency is None:
+        raise ValueError(
+            "Got no load, but expected rate (requests/s), concurrency (clients) or a trace"
+        )
+    workload = Workload(
+        _lengths(input_len, "input_len"),
+        _lengths(output_len, "output_len"),
+        rate=rate,
+        concurrency=concurrency,
+        cv=cv,
+        prefix=prefix,
+    )
+    requests = workload.draw(_SAMPLE, seed)
+    requests.check_context(max_context)
+    source = "given lengths"
+    n = max(_STRETCH, 3 * concurrency) if concurrency else _STRETCH
+    simulated = requests.head(n) if n <= _SAMPLE else workload.draw(n, seed)
+    return _demand(rate, rate, concurrency, cv, requests, requests, simulated, source, prefix_cache)
+
+
+def _of_trace(
+    trace: str | PathLike[str] | Requests,
+    rate: float | None,
+    concurrency: int | None,
+    input_len: object,
+    output_len: object,
+    prefix_cache: bool,
+    max_context: int | None,
+) -> Demand:
+    if input_len is not None or output_len is not None:
+        raise ValueError("Got lengths beside a trace, but the trace has its own; give one of them")
+    if rate is not None and concurrency is not None:
+        raise ValueError(f"Got rate={rate} and concurrency={concurrency}, but expected one of them")
+    whole = trace if isinstance(trace, Requests) else read_trace(str(trace))
+    requests = whole.within_context(max_context)
+    refused = len(whole) - len(requests)
+    if rate is not None:
+        requests = requests.at_rate(rate)
+    if concurrency is None and not np.isfinite(requests.rate):
+        raise ValueError(
+            f"All requests of {requests.name} arrive at once, so it has no rate; give rate or "
+            "concurrency"
+        )
+    name = requests.name
+    if concurrency is not None:
+        simulated = requests.head(max(_STRETCH, 3 * concurrency))
+        found = _demand(
+            None, None, concurrency, 0.0, requests, requests, simulated, name, prefix_cache
+        )
+        return replace(found, refused=refused)
+    busiest = busiest_stretch(requests, _STRETCH)
+    cv = busiest.interarrival_cv
+    cv = cv if np.isfinite(cv) else 1.0
+    rates = (busiest.rate, requests.rate)
+    found = _demand(*rates, None, cv, requests, busiest, busiest, name, prefix_cache)
+    return replace(found, refused=refused)
+
+
+def _demand(
+    rate: float | None,
+    mean_rate: float | None,
+    concurrency: int | None,
+    cv: float,
+    everything: Requests,
+    busiest: Requests,
+    simulated: Requests,
+    source: str,
+    prefix_cache: bool,
+) -> Demand:
+    found = endless_hits(everything) if prefix_cache else np.zeros(1)
+    return Demand(
+        rate=rate,
+        mean_rate=mean_rate,
+        concurrency=concurrency,
+        cv=cv,
+        mix=length_mix(busiest, prefix_cache),
+        input_mean=float(everything.prompt_tokens.mean()),
+        cached_mean=float(found.mean()),
+        output_mean=float(everything.output_tokens.mean()),
+        longest=int((everything.prompt_tokens + everything.output_tokens).max()),
+        requests=simulated,
+        source=source,
+        n_requests=len(everything),
+        prefix_cache=prefix_cache,
+    )
+
+
+def changed(
+    demand: Demand,
+    *,
+    load: float = 1.0,
+    prompt: float = 1.0,
+    output: float = 1.0,
+    hit_share: float | None = None,
+    prefix_cache: bool | None = None,
+    cv: float | None = None,
+) -> Demand:
+    """`demand` with its load and lengths multiplied, for what-ifs; not meant to be simulated.
+
+    hit_share: this share of every prompt is found in the prefix cache.
+    """
+    requests = demand.requests
+    if (prompt, output) != (1.0, 1.0):
+        requests = replace(
+            requests,
+            prompt_tokens=np.maximum(1, np.rint(requests.prompt_tokens * prompt)),
+            output_tokens=np.maximum(1, np.rint(requests.output_tokens * output)),
+        )
+    found = demand.prefix_cache if prefix_cache is None else prefix_cache
+    mix = length_mix(requests, found)
+    cached = demand.cached_mean * prompt if found == demand.prefix_cache else 0.0
+    if hit_share is not None:
+        mix = replace(mix, hits=np.floor(mix.prompt * hit_share), hit_share=hit_share)
+        cached = demand.input_mean * prompt * hit_share
+    clients = demand.concurrency
+    return replace(
+        demand,
+        rate=None if demand.rate is None else demand.rate * load,
+        mean_rate=None if demand.mean_rate is None else demand.mean_rate * load,
+        concurrency=None if clients is None else max(1, round(clients * load)),
+        cv=demand.cv if cv is None else cv,
+        mix=mix,
+        input_mean=demand.input_mean * prompt,
+        cached_mean=cached,
+        output_mean=demand.output_mean * output,
+        longest=int((requests.prompt_tokens + requests.output_tokens).max()),
+        requests=requests,
+        prefix_cache=found,
+    )
+
+
+def busiest_stretch(requests: Requests, n: int) -> Requests:
+    """The `n` consecutive requests that arrive within the shortest time; all when fewer."""
+    if len(requests) <= n:
+        return requests.window(0, len(requests))
+    spans = requests.arrival_s[n - 1 :] - requests.arrival_s[: len(requests) - n + 1]
+    start = int(np.argmin(spans))
+    return requests.window(start, start + n)
+
+
+def _lengths(value: float | Lengths, name: str) -> Lengths:
+    if not isinstance(value, int | float):
+        return value
+    if not 1 <= value < 1e9 or value != int(value):
+        raise ValueError(f"Got {name}={value}, but expected whole tokens, at least 1")
+    return Fixed(int(value))

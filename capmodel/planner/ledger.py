@@ -1,0 +1,110 @@
+"""What the plan rests on, line by line, and what it leaves out."""
+
+from dataclasses import dataclass
+
+from capmodel.memory import MemoryBudget
+from capmodel.planner.demand import Demand
+from capmodel.planner.replica import Setting
+from capmodel.planner.sizing import Option
+from capmodel.units import format_gib
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """One input of the plan. kind: "given", "measured", "datasheet" or "guessed"."""
+
+    what: str
+    value: str
+    kind: str
+    source: str
+
+
+NOT_MODELLED = (
+    "Quality: int4 and fp8 weights or caches may answer worse; that is for the user to test.",
+    "Speculative decoding: a step that emits more than one token per sequence.",
+    "Skewed expert routing: experts are touched as uniform routing touches them.",
+    "Network, tokeniser and front-end time outside the engine's steps.",
+    "Replicas that fail or start during the hour, and autoscaling.",
+    "Output tokens kept as prefixes of a later turn.",
+)
+
+
+def assumptions(option: Option, demand: Demand, setting: Setting) -> list[Assumption]:
+    """The ledger of `option`."""
+    replica, price = option.replica, option.price
+    candidate, budget = replica.candidate, replica.budget
+    gpu = candidate.gpu
+    measured = demand.source != "given lengths"
+    lines = [
+        Assumption(
+            "load",
+            _load(demand),
+            "measured" if measured else "given",
+            demand.source,
+        ),
+        Assumption(
+            "lengths",
+            f"{demand.input_mean:,.0f} prompt and {demand.output_mean:,.0f} output tokens, mean",
+            "measured" if measured else "given",
+            demand.source,
+        ),
+        Assumption(
+            "step time",
+            f"x {replica.low_factor:.2f} to x {replica.high_factor:.2f}",
+            "measured",
+            f"calibration {replica.calibration_id or 'given'}",
+        ),
+        Assumption(
+            "price",
+            f"${price.estimate:.2f} per GPU-hour (${price.low:.2f} to ${price.high:.2f})",
+            "given" if price.given else "guessed",
+            price.source,
+        ),
+        Assumption("GPU memory", _capacity(budget), "datasheet", gpu.source),
+        Assumption(
+            "memory left for the cache",
+            f"{budget.fraction:.0%} of it, less {format_gib(budget.weights_bytes)} weights and "
+            f"{format_gib(budget.reserve_bytes)} reserve",
+            "guessed",
+            "reserve estimated from start-up logs",
+        ),
+        Assumption(
+            "cache layout",
+            f"{replica.pool_blocks:,} blocks",
+            "measured",
+            f"layout of {setting.engine or 'vllm'}, checked against start-up logs",
+        ),
+        Assumption(
+            "limits of a step",
+            f"{replica.limits.max_num_seqs:,} sequences, "
+            f"{replica.limits.max_num_batched_tokens:,} tokens",
+            "guessed",
+            "the engine's defaults for this GPU",
+        ),
+    ]
+    if demand.mix.hit_share > 0:
+        lines.append(
+            Assumption(
+                "prefix cache",
+                f"{demand.mix.hit_share:.0%} of prompt tokens found, if nothing is forgotten",
+                "measured" if measured else "given",
+                demand.source,
+            )
+        )
+    if gpu.assumption:
+        lines.append(Assumption("GPU name", gpu.assumption, "guessed", "catalogue"))
+    return lines
+
+
+def _load(demand: Demand) -> str:
+    if demand.concurrency is not None:
+        return f"{demand.concurrency:,} clients, each waiting for its answer"
+    return (
+        f"{demand.rate or 0:.3g} requests/s at the busiest, {demand.mean_rate or 0:.3g} mean, "
+        f"gaps with cv {demand.cv:.2f}"
+    )
+
+
+def _capacity(budget: MemoryBudget) -> str:
+    kind = "as drivers report it" if budget.mode == "engine" else "as marketed"
+    return f"{format_gib(budget.capacity_bytes)}, {kind} ({budget.mode} mode)"

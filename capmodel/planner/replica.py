@@ -1,0 +1,180 @@
+"""A candidate as a replica: what fits, how many blocks, how long a step takes."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+from capmodel.gpus import Gpu
+from capmodel.kvcache import EngineSettings, RequestCost, request_cost
+from capmodel.memory import MemoryBudget, StepLimits, default_limits, memory_budget
+from capmodel.planner.candidate import Candidate
+from capmodel.shapes import ModelShape
+from capmodel.simulation import Server, StepTimeLike
+from capmodel.traffic import step_traffic
+
+MEMORY_FRACTION = 0.92
+# A request whose first token took a chunk: the profile behind `default_limits` allows the rest.
+_HYBRID_ENGINE = "vllm"
+
+
+class CalibrationLike(Protocol):
+    """Where step times come from; `capmodel.Calibration` is one."""
+
+    def step_time(
+        self,
+        model: ModelShape,
+        gpu: Gpu,
+        *,
+        tp: int = 1,
+        weight_dtype: str = "bf16",
+        kv_dtype: str = "bf16",
+        engine: str | None = None,
+    ) -> StepTimeLike: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One replica of a candidate.
+
+    pool_blocks: cache blocks; cost: those a request takes. low_factor, high_factor: ends of the
+    step time's interval. attention_tokens: context at which attention costs a prompt token as
+    much as its matrices.
+    """
+
+    candidate: Candidate
+    budget: MemoryBudget
+    cost: RequestCost
+    pool_blocks: int
+    limits: StepLimits
+    step_time: StepTimeLike
+    low_factor: float
+    high_factor: float
+    calibration_id: str
+    attention_tokens: float
+
+    def server(self, prefix_cache: bool, step_scale: float = 1.0) -> Server:
+        """The replica for the simulator."""
+        return Server(
+            self.step_time,
+            self.pool_blocks,
+            self.cost,
+            max_num_seqs=min(self.limits.max_num_seqs, self.limits.max_num_batched_tokens),
+            max_batched_tokens=self.limits.max_num_batched_tokens,
+            prefix_cache=prefix_cache,
+            attention_tokens=self.attention_tokens,
+            step_scale=step_scale,
+        )
+
+
+class DoesNotFit(ValueError):
+    """Why a candidate is set aside before any load: not an error of the user's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all candidates of a search share."""
+
+    calibration: CalibrationLike
+    engine: str | None = None
+    memory_fraction: float = MEMORY_FRACTION
+    longest_request: int = 1
+
+
+def replica_of(shape: ModelShape, candidate: Candidate, setting: Setting) -> Replica:
+    """The replica of `candidate`. Raises DoesNotFit, with the reason, where there is none."""
+    budget = _budget(shape, candidate, setting.memory_fraction)
+    if budget.shortfall_bytes > 0:
+        raise DoesNotFit(
+            f"weights: {budget.weights_bytes / 1e9:.1f} GB per GPU and "
+            f"{budget.reserve_bytes / 1e9:.1f} GB reserve, "
+            f"{budget.shortfall_bytes / 1e9:.1f} GB too much"
+        )
+    limits = default_limits(candidate.gpu)
+    cost = _cost(shape, candidate, setting.engine, limits.max_num_batched_tokens)
+    blocks = int(budget.cache_bytes // cost.block_bytes)
+    longest = int(cost.blocks(setting.longest_request))
+    if longest > blocks:
+        raise DoesNotFit(
+            f"cache: the longest request ({setting.longest_request:,} tokens) needs "
+            f"{longest * cost.block_bytes / 1e9:.1f} GB per GPU, "
+            f"{budget.cache_bytes / 1e9:.1f} GB are left"
+        )
+    step_time = _step_time(shape, candidate, setting)
+    return Replica(
+        candidate=candidate,
+        budget=budget,
+        cost=cost,
+        pool_blocks=blocks,
+        limits=limits,
+        step_time=step_time,
+        low_factor=_factor(step_time, "low_factor"),
+        high_factor=_factor(step_time, "high_factor"),
+        calibration_id=str(getattr(step_time, "calibration_id", "")),
+        attention_tokens=_attention_tokens(shape, candidate.weight_dtype, candidate.kv_dtype),
+    )
+
+
+def _budget(shape: ModelShape, candidate: Candidate, fraction: float) -> MemoryBudget:
+    """Engine mode; nameplate where no source gives the memory a driver reports."""
+    mode = "engine" if candidate.gpu.memory_reported_bytes is not None else "nameplate"
+    return _cached_budget(
+        shape, candidate.gpu, candidate.weight_dtype, candidate.tp, fraction, mode
+    )
+
+
+@lru_cache(maxsize=4096)
+def _cached_budget(
+    shape: ModelShape, gpu: Gpu, weight_dtype: str, tp: int, fraction: float, mode: str
+) -> MemoryBudget:
+    try:
+        return memory_budget(
+            shape, gpu, weight_dtype=weight_dtype, tp=tp, memory_fraction=fraction, mode=mode
+        )
+    except ValueError as error:
+        raise DoesNotFit(str(error)) from error
+
+
+@lru_cache(maxsize=4096)
+def _cached_cost(
+    shape: ModelShape, engine: str, kv_dtype: str, tp: int, batched_tokens: int
+) -> RequestCost:
+    settings = EngineSettings(kv_dtype=kv_dtype, tp=tp, max_num_batched_tokens=batched_tokens)
+    try:
+        return request_cost(shape, engine, settings)
+    except ValueError as error:
+        raise DoesNotFit(str(error)) from error
+
+
+def _cost(
+    shape: ModelShape, candidate: Candidate, engine: str | None, batched_tokens: int
+) -> RequestCost:
+    paged = engine if engine in ("sglang", "tensorrt-llm", "trtllm") else _HYBRID_ENGINE
+    return _cached_cost(shape, paged, candidate.kv_dtype, candidate.tp, batched_tokens)
+
+
+def _step_time(shape: ModelShape, candidate: Candidate, setting: Setting) -> StepTimeLike:
+    try:
+        return setting.calibration.step_time(
+            shape,
+            candidate.gpu,
+            tp=candidate.tp,
+            weight_dtype=candidate.weight_dtype,
+            kv_dtype=candidate.kv_dtype,
+            engine=setting.engine,
+        )
+    except ValueError as error:
+        raise DoesNotFit(f"step time: {error}") from error
+
+
+def _factor(step_time: StepTimeLike, name: str) -> float:
+    value = getattr(step_time, name, None)
+    return 1.0 if value is None else float(value)
+
+
+@lru_cache(maxsize=1024)
+def _attention_tokens(shape: ModelShape, weight_dtype: str, kv_dtype: str) -> float:
+    """Half the context squared is counted per prompt, so a token at `c` costs twice its rate."""
+    traffic = step_traffic(shape, weight_dtype, kv_dtype)
+    if not traffic.prefill_attention_flop:
+        return float("inf")
+    return traffic.prefill_flop_per_token / (2 * traffic.prefill_attention_flop)

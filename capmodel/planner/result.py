@@ -1,0 +1,84 @@
+"""The plan as an object; `to_dict` is what reports, files and the service read."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from capmodel.planner.clients import ClientCap
+from capmodel.planner.demand import Demand
+from capmodel.planner.fleet import Fleet
+from capmodel.planner.replica import Setting
+from capmodel.planner.search import FrontPoint, Rejection
+from capmodel.planner.sizing import Option
+from capmodel.planner.steps import Crossover, StepRow
+from capmodel.planner.variations import Sensitivity, WhatIf
+from capmodel.planner.verify import Verified
+from capmodel.shapes import ModelShape
+from capmodel.units import format_dollars
+from capmodel.workload import Slo
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Plan:
+    """A fleet for a workload, with what was looked at on the way.
+
+    chosen: None where nothing meets the promises; `closest` is then what comes nearest.
+    verified: the chosen fleet simulated at the low end, the estimate and the high end of its
+    step time; empty without simulation. tried: every fleet simulated. fleet, clients, steps,
+    crossover: of the chosen one.
+    """
+
+    shape: ModelShape
+    demand: Demand
+    slo: Slo
+    setting: Setting
+    seed: int
+    message: str
+    chosen: Option | None
+    verified: tuple[Verified, ...]
+    tried: tuple[Verified, ...]
+    options: tuple[Option, ...]
+    rejections: tuple[Rejection, ...]
+    closest: Rejection | None = None
+    front: tuple[FrontPoint, ...] = ()
+    fleet: Fleet | None = None
+    clients: ClientCap | None = None
+    steps: tuple[StepRow, ...] = ()
+    crossover: Crossover | None = None
+    what_ifs: tuple[WhatIf, ...] = ()
+    sensitivities: tuple[Sensitivity, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Plan({self.message!r})"
+
+    @property
+    def feasible(self) -> bool:
+        """Whether a fleet was found that keeps the promises."""
+        return self.chosen is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, ready for JSON: the one source of every report."""
+        from capmodel.planner.document import plan_dict
+
+        return plan_dict(self)
+
+    def write_pdf(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan as a PDF, whole or not at all. Raises ValueError for a bad path."""
+        from capmodel.report import write_plan_pdf
+
+        write_plan_pdf(self.to_dict(), path)
+
+
+def headline(option: Option, verified: Verified | None) -> str:
+    """The plan in a sentence."""
+    candidate = option.replica.candidate
+    many = "s" if option.replicas > 1 else ""
+    text = (
+        f"{option.n_gpus} x {candidate.gpu.name} as {option.replicas} replica{many} of tp "
+        f"{candidate.tp}, {candidate.weight_dtype} weights and {candidate.kv_dtype} cache: "
+        f"{format_dollars(option.dollars_per_hour)}/h"
+    )
+    if verified is not None:
+        text += f", TTFT p95 {verified.ttft_s:.2f} s, TPOT p95 {1e3 * verified.tpot_s:.1f} ms"
+    return text

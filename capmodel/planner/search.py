@@ -1,0 +1,130 @@
+"""All candidates against one demand: sized or set aside, each with its reason."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from capmodel.costs import Price, gpu_price
+from capmodel.planner.candidate import Candidate
+from capmodel.planner.demand import Demand
+from capmodel.planner.replica import DoesNotFit, Replica, Setting, replica_of
+from capmodel.planner.sizing import Capacity, Operation, Option, fleet_operation, size
+from capmodel.shapes import ModelShape
+from capmodel.workload import Slo
+
+# Fleets beyond the smallest that are looked at for the trade of cost against latency.
+_LARGER = (1.0, 1.25, 1.5, 2.0, 3.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A candidate set aside. stage: "memory", "step time", "price" or "slo".
+
+    capacity: what it reaches under hardly any load, where the SLO is what stops it.
+    """
+
+    candidate: Candidate
+    stage: str
+    reason: str
+    replica: Replica | None = None
+    capacity: Capacity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Options by cost, the cheapest first, and everything set aside."""
+
+    options: tuple[Option, ...]
+    rejections: tuple[Rejection, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FrontPoint:
+    """A fleet that none is both cheaper and faster than."""
+
+    option: Option
+    replicas: int
+    dollars_per_hour: float
+    operation: Operation
+
+
+def search(
+    shape: ModelShape,
+    candidates: Iterable[Candidate],
+    demand: Demand,
+    slo: Slo,
+    setting: Setting,
+    price: float | Mapping[str, float] | None = None,
+    prices_required: bool = False,
+) -> Search:
+    """Size every candidate.
+
+    prices_required: an unknown price is an error (the GPUs were named), not a reason to set the
+    GPU aside.
+    """
+    options: list[Option] = []
+    rejections: list[Rejection] = []
+    for candidate in candidates:
+        try:
+            cost = gpu_price(candidate.gpu, price)
+        except ValueError as error:
+            if prices_required or price is not None:
+                raise
+            rejections.append(Rejection(candidate, "price", str(error)))
+            continue
+        outcome = _one(shape, candidate, demand, slo, setting, cost)
+        if isinstance(outcome, Option):
+            options.append(outcome)
+        else:
+            rejections.append(outcome)
+    options.sort(key=lambda option: (option.dollars_per_hour, option.estimate.e2e_mean_s))
+    return Search(tuple(options), tuple(rejections))
+
+
+def _one(
+    shape: ModelShape,
+    candidate: Candidate,
+    demand: Demand,
+    slo: Slo,
+    setting: Setting,
+    price: Price,
+) -> Option | Rejection:
+    try:
+        replica = replica_of(shape, candidate, setting)
+    except DoesNotFit as error:
+        stage = "step time" if str(error).startswith("step time") else "memory"
+        return Rejection(candidate, stage, str(error))
+    outcome = size(replica, price, demand, slo)
+    if isinstance(outcome, Option):
+        return outcome
+    reason = slo_reason(outcome, slo)
+    return Rejection(candidate, "slo", reason, replica, outcome)
+
+
+def slo_reason(capacity: Capacity, slo: Slo) -> str:
+    """`'TPOT p95 61.0 ms with hardly any load, promised 50.0 ms'`."""
+    name = capacity.excess_by
+    limit = slo.ttft_s if name == "ttft" else slo.tpot_s
+    value = capacity.lightest.ttft_p95_s if name == "ttft" else capacity.lightest.tpot_p95_s
+    return (
+        f"{name.upper()} p{slo.percentile:g} {1e3 * value:.1f} ms with hardly any load, "
+        f"promised {1e3 * (limit or 0):.1f} ms"
+    )
+
+
+def pareto(options: Sequence[Option], demand: Demand) -> tuple[FrontPoint, ...]:
+    """Fleets that none beats on both cost [$/h] and mean time per request [s], by cost."""
+    points: list[FrontPoint] = []
+    for option in options:
+        per_replica = option.dollars_per_hour / option.replicas
+        for count in sorted({round(option.replicas * factor) for factor in _LARGER}):
+            operation = fleet_operation(option.curve, demand, count)
+            if operation is not None:
+                points.append(FrontPoint(option, count, count * per_replica, operation))
+    points.sort(key=lambda point: (point.dollars_per_hour, point.operation.e2e_mean_s))
+    front: list[FrontPoint] = []
+    best = float("inf")
+    for point in points:
+        if point.operation.e2e_mean_s < best:
+            best = point.operation.e2e_mean_s
+            front.append(point)
+    return tuple(front)

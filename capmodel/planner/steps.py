@@ -1,0 +1,109 @@
+"""Tokens per second against batch for one replica, and where the cache becomes the ceiling."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from capmodel.planner.curve import pool_batch
+from capmodel.planner.demand import Demand
+from capmodel.planner.replica import Replica
+
+_POINTS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One batch in the steady state: prompts of the load inside the step.
+
+    step_s, tokens_per_s (output): low, estimate, high. fits: within the pool, 99 % of the time.
+    Shares of the step: cache, prefill; the rest is weights and fixed work.
+    """
+
+    batch: int
+    step_s: tuple[float, float, float]
+    tokens_per_s: tuple[float, float, float]
+    fits: bool
+    cache_share: float
+    prefill_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Crossover:
+    """Where more sequences stop helping, per replica.
+
+    pool_full: batch at which the pool is full (median over lengths). cache_longest_from: batch
+    from which reading the cache takes longer than all else a decode step does, None within the
+    range. half_gain: batch from which doubling it gives less than a quarter more tokens/s.
+    ceiling: in words.
+    """
+
+    pool_full: float
+    cache_longest_from: float | None
+    half_gain: float | None
+    ceiling: str
+
+
+def step_rows(replica: Replica, demand: Demand) -> list[StepRow]:
+    """Rows from one sequence to a half more than the pool holds, at most `max_num_seqs`."""
+    mix = demand.mix
+    safe = pool_batch(replica, mix)
+    most = max(2.0, min(1.5 * pool_batch(replica, mix, 0.0), float(replica.limits.max_num_seqs)))
+    batch = np.unique(np.geomspace(1, most, _POINTS).round())
+    step, decode, bare = _seconds(replica, demand, batch)
+    factors = (replica.low_factor, 1.0, replica.high_factor)
+    rows = []
+    for index, size in enumerate(batch):
+        seconds = tuple(float(step[index] * factor) for factor in factors)
+        low, estimate, high = (float(size / value) for value in seconds)
+        rows.append(
+            StepRow(
+                batch=int(size),
+                step_s=(seconds[0], seconds[1], seconds[2]),
+                tokens_per_s=(high, estimate, low),
+                fits=bool(size <= safe),
+                cache_share=float((decode[index] - bare[index]) / step[index]),
+                prefill_share=float((step[index] - decode[index]) / step[index]),
+            )
+        )
+    return rows
+
+
+def crossover(replica: Replica, demand: Demand) -> Crossover:
+    """Where the pool is full, where the cache rules the step, where batching stops paying."""
+    full = pool_batch(replica, demand.mix, 0.0)
+    top = max(2.0, 4 * max(full, float(replica.limits.max_num_seqs)))
+    batch = np.geomspace(1, top, 400)
+    step, decode, bare = _seconds(replica, demand, batch)
+    longest = _first(batch, decode - bare > bare)
+    double = _seconds(replica, demand, 2 * batch)[0]
+    half = _first(batch, 2 * step / double < 1.25)
+    limit = float(replica.limits.max_num_seqs)
+    if longest is not None and longest <= min(full, limit):
+        ceiling = f"reading the cache, from batch {longest:.0f} on"
+    elif full <= limit:
+        ceiling = f"room in the cache, at batch {full:.0f}"
+    else:
+        ceiling = f"max_num_seqs, at batch {limit:.0f}"
+    if half is not None and half < min(full, limit, longest or np.inf):
+        ceiling = f"prompts and compute, from batch {half:.0f} on; then {ceiling}"
+    return Crossover(full, longest, half, ceiling)
+
+
+def _seconds(
+    replica: Replica, demand: Demand, batch: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Step with prompts, decode step, decode step without a cache [s], shape of `batch`."""
+    mix = demand.mix
+    work = mix.work(replica.attention_tokens).mean / mix.steps_mean
+    none = np.zeros_like(batch)
+    held = batch * mix.held_mean
+    seconds = replica.step_time.seconds
+    step, decode, bare = (
+        np.asarray(seconds(batch, cached, prompts), dtype=float)
+        for cached, prompts in ((held, batch * work), (held, none), (none, none))
+    )
+    return step, decode, bare
+
+
+def _first(batch: np.ndarray, true: np.ndarray) -> float | None:
+    return float(batch[np.argmax(true)]) if true.any() else None

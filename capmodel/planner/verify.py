@@ -1,0 +1,113 @@
+"""The best few by simulation: does the fleet keep its promises, and could it be smaller?"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from capmodel.planner.curve import load_curve, load_curves
+from capmodel.planner.demand import Demand
+from capmodel.planner.sizing import Option, fleet_operation
+from capmodel.simulation import Simulation, Summary, simulate, summarise
+from capmodel.workload import Slo
+
+# A large fleet is simulated as this many replicas with their share of the load.
+_MOST_REPLICAS = 8
+_MOST_TRIES = 6
+_WARMUP = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A fleet as simulated.
+
+    replicas_simulated: of the fleet, each with its share of the load. missed: promises not kept.
+    ttft_s, tpot_s: at the promises' percentile [s].
+    """
+
+    option: Option
+    summary: Summary
+    replicas_simulated: int
+    missed: tuple[str, ...]
+    ttft_s: float
+    tpot_s: float
+    tries: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether every promise is kept."""
+        return not self.missed
+
+
+def run_fleet(option: Option, demand: Demand, slo: Slo, step_scale: float = 1.0) -> Verified:
+    """Simulate `option` once."""
+    count = min(option.replicas, _MOST_REPLICAS)
+    share = count / option.replicas
+    server = option.replica.server(demand.prefix_cache, step_scale)
+    requests, clients = demand.requests, None
+    if demand.concurrency is not None:
+        clients = max(1, round(demand.concurrency * share))
+    elif share < 1:
+        requests = requests.at_rate(requests.rate * share)
+    result = simulate(requests, server, replicas=count, concurrency=clients)
+    return _judged(option, result, count, slo)
+
+
+def _judged(option: Option, result: Simulation, count: int, slo: Slo) -> Verified:
+    keep = slice(int(len(result) * _WARMUP), None)
+    ttft = float(np.percentile(result.ttft_s[keep], slo.percentile))
+    tpots = result.tpot_s[keep]
+    tpots = tpots[np.isfinite(tpots)]
+    tpot = float(np.percentile(tpots, slo.percentile)) if len(tpots) else 0.0
+    e2e = float(np.percentile(result.e2e_s[keep], slo.percentile))
+    return Verified(
+        option, summarise(result, _WARMUP), count, slo.missed(ttft, tpot, e2e), ttft, tpot, 1
+    )
+
+
+def verify(option: Option, demand: Demand, slo: Slo) -> Verified:
+    """The smallest fleet of this candidate that keeps the promises in simulation.
+
+    Starts at the estimate and steps up or down; gives the last tried, promises kept or not.
+    """
+    first = run_fleet(option, demand, slo)
+    tries, best = 1, first
+    step = max(1, round(option.replicas * 0.05))
+    floor = _fewest_stable(option, demand)
+    if first.holds:
+        while tries < _MOST_TRIES and best.option.replicas - step >= floor:
+            smaller = run_fleet(_with(option, demand, best.option.replicas - step), demand, slo)
+            tries += 1
+            if not smaller.holds:
+                break
+            best = smaller
+    else:
+        while tries < _MOST_TRIES and not best.holds:
+            count = max(best.option.replicas + step, math.ceil(best.option.replicas * 1.1))
+            best = run_fleet(_with(option, demand, count), demand, slo)
+            tries += 1
+    return replace(best, tries=tries)
+
+
+def _fewest_stable(option: Option, demand: Demand) -> int:
+    """Below this many replicas the queue grows without end."""
+    if demand.rate is None:
+        return 1
+    curve = load_curve(option.replica, demand.mix, 0.0)
+    return max(1, math.ceil(demand.rate / float(curve.rate[-1])))
+
+
+def _with(option: Option, demand: Demand, replicas: int) -> Option:
+    """The same candidate with another number of replicas."""
+    scales = (option.replica.low_factor, 1.0, option.replica.high_factor)
+    low, estimate, high = (
+        fleet_operation(curve, demand, replicas)
+        for curve in load_curves(option.replica, demand.mix, demand.peakedness, scales)
+    )
+    return replace(
+        option,
+        replicas=replicas,
+        low=low or option.low,
+        estimate=estimate or option.estimate,
+        high=high or option.high,
+    )
