@@ -65,6 +65,8 @@ RUNS: tuple[RunColumn, ...] = (
     _number("input_len", "tokens", "prompt", minimum=0, maximum=1e9),
     _number("output_len", "tokens", "generated", minimum=1, maximum=1e9),
     _number("prefill_chunk", "tokens", "prompt tokens per prefill pass; absent = one pass"),
+    _number("distinct_prompts", "prompts", "different ones decoded together; absent = batch_size",
+            minimum=1, maximum=1e9),
     _number("concurrency", "requests", "offered by the client", minimum=0, maximum=1e9),
     _number("ttft_s", "s", "time to first token", minimum=0, maximum=1e7),
     _number("tpot_s", "s", "(E2E - TTFT) / (output - 1)", minimum=0, maximum=1e5),
@@ -154,6 +156,7 @@ def validate_runs(runs: pd.DataFrame, where: str = "runs table") -> pd.DataFrame
     Columns outside the schema are kept as they are. Raises RunsError with every problem.
     """
     _check_layout(runs, where)
+    runs = runs.reset_index(drop=True)
     checked: dict[str, pd.Series] = {}
     problems: list[pd.DataFrame] = []
     for column in RUNS:
@@ -194,7 +197,9 @@ def _check_layout(runs: pd.DataFrame, where: str) -> None:
 
 def _check_column(series: pd.Series, column: RunColumn) -> tuple[pd.Series, list[pd.DataFrame]]:
     series = series.reset_index(drop=True)
-    absent = series.isna() | (series.astype(str).str.strip() == "")
+    absent = series.isna()
+    if not pd.api.types.is_numeric_dtype(series):
+        absent = absent | (series.astype(str).str.strip() == "")
     if column.kind == "text":
         text = series.astype(str).str.strip().where(~absent, "")
         if column.required:
