@@ -72,8 +72,10 @@ def draw_roofline(axes: Axes, features: pd.DataFrame, most_points: int = 4000) -
         )  # fmt: skip
     line = np.array([x.min(), 1.0, max(x.max(), 2.0)])
     axes.plot(line, np.minimum(line, 1.0), color=INK, linewidth=1.0)
-    axes.annotate("datasheet", (line[-1], 1.0), xytext=(0, 4), textcoords="offset points", ha="right",
-                  fontsize=7, color=MUTED)  # fmt: skip
+    axes.annotate(
+        "datasheet", (line[-1], 1.0), xytext=(0, 4), textcoords="offset points", ha="right",
+        fontsize=7, color=MUTED,
+    )  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("FLOP per byte, over the GPU's ridge (1 = compute begins to bind)")
