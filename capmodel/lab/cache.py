@@ -61,7 +61,7 @@ class FullStore:
     @property
     def nbytes(self) -> int:
         """[byte] of the filled part of the buffers."""
-        return sum(array.nbytes for array in self._filled())
+        return sum(array.nbytes for array in self.arrays)
 
     @property
     def allocated_nbytes(self) -> int:
@@ -78,18 +78,20 @@ class FullStore:
         self._length = end
         held = tuple(
             filled.astype(array.dtype, copy=False)
-            for filled, array in zip(self._filled(), arrays, strict=True)
+            for filled, array in zip(self.arrays, arrays, strict=True)
         )
         return Held(held, np.arange(end))
 
     def observe(self, weights: Array) -> None:
         """Nothing to learn from: everything stays."""
 
-    def _filled(self) -> tuple[Array, ...]:
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """Views [..., tokens, width] of what is held."""
         return tuple(buffer[..., : self._length, :] for buffer in self._buffers)
 
     def _grow(self, like: tuple[Array, ...], capacity: int) -> None:
-        old = self._filled()
+        old = self.arrays
         self._buffers = tuple(
             np.empty((*array.shape[:-2], capacity, array.shape[-1]), self._dtype or array.dtype)
             for array in like

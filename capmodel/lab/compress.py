@@ -16,7 +16,7 @@ from capmodel.lab.language_model import LanguageModel, token_losses
 from capmodel.lab.quantise import GRANULARITIES, GROUP, Scheme, quantised_cache
 
 BUDGETS = (128, 64, 32, 16)
-TEXT_ROWS, QUESTION_ROWS = 24, 16
+TEXT_ROWS, QUESTION_ROWS = 20, 12
 FULL = "float32"
 
 
@@ -34,6 +34,8 @@ class Treatment:
     make: Callable[[LanguageModel], KVCache]
     feed: int
     reference_bits: int
+    policy: str | None = None
+    budget: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class Outcome:
     change_high: float
     retrieval: float
     nbytes: int
+    policy: str | None = None
+    budget: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +82,20 @@ class Exam:
 
 
 def treatments() -> list[Treatment]:
-    """Full caches, every quantisation, every eviction policy at every budget."""
-    full = [
-        Treatment("full", FULL, lambda model: model.new_cache(), GROUP, 16),
-        Treatment("full", "float16", _half_cache, GROUP, 16),
-    ]
+    """Both full caches, every quantisation, every eviction policy at every budget."""
     schemes = [
         Scheme(name, granularity, before)
         for name in FORMATS
         for granularity in GRANULARITIES
         for before in (False, True)
     ]
-    return [*full, *(_quantised(scheme) for scheme in schemes), *evictions(BUDGETS)]
+    half = Treatment("full", "float16", _half_cache, GROUP, 16)
+    return [full_cache(), half, *(_quantised(scheme) for scheme in schemes), *evictions(BUDGETS)]
+
+
+def full_cache() -> Treatment:
+    """Nothing made smaller: float32, as it is computed."""
+    return Treatment("full", FULL, LanguageModel.new_cache, GROUP, 16)
 
 
 def evictions(budgets: Sequence[int]) -> list[Treatment]:
@@ -125,6 +131,8 @@ def measure(
             high,
             float(right.mean()),
             cache.nbytes,
+            treatment.policy,
+            treatment.budget,
         )
 
 
@@ -162,8 +170,8 @@ def _half_cache(model: LanguageModel) -> KVCache:
 
 
 def _quantised(scheme: Scheme) -> Treatment:
-    where = "before RoPE" if scheme.keys_before_rope else "after RoPE"
-    name = f"{scheme.format} per {scheme.granularity}, keys {where}"
+    where = "before" if scheme.keys_before_rope else "after"
+    name = f"{scheme.format} per {scheme.granularity}, K {where} RoPE"
 
     def make(model: LanguageModel) -> KVCache:
         return quantised_cache(model.decoder.config, scheme)
@@ -175,4 +183,4 @@ def _evicted(policy: str, budget: int) -> Treatment:
     def make(model: LanguageModel) -> KVCache:
         return evicting_cache(model.decoder.config, policy_named(policy), budget)
 
-    return Treatment("evicted", f"{policy}, {budget} tokens", make, 1, 32)
+    return Treatment("evicted", f"{policy}, {budget} tokens", make, 1, 32, policy, budget)

@@ -5,17 +5,20 @@ other. Splitting the planes and putting a channel's tokens side by side is what 
 Liu et al. 2024; ZipNN, Hershcovitch et al. 2024).
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from capmodel.lab.arithmetic import Array
+from capmodel.lab.cache import FullStore, KVCache
 from capmodel.lab.formats import FORMATS
+from capmodel.lab.language_model import LanguageModel
 from capmodel.lab.quantise import encode
 
 DTYPES = ("fp32", "bf16", "fp16", "e4m3", "e5m2", "int8", "int4")
-ZSTD_LEVEL = 9
+ZSTD_LEVEL = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ def code_cache(x: Array, dtype: str) -> Coding:
     total = whole.nbytes + extra
 
     def ratio(coded: float) -> float:
-        return total / (coded + extra)
+        return total / (coded + extra) if coded + extra else math.inf
 
     n = planes[0].size
     return Coding(
@@ -106,3 +109,13 @@ def _entropy_given_channel(plane: Array) -> float:
 def _zstd(plane: Array) -> int:
     data = np.ascontiguousarray(plane).tobytes()
     return len(pa.Codec("zstd", compression_level=ZSTD_LEVEL).compress(data))
+
+
+def held_entries(model: LanguageModel, rows: int = 24) -> Array:
+    """What `model` holds after `rows` windows of held-out text, all layers' keys and values.
+
+    [rows, layers * 2 * kv_heads, context, head_dim]
+    """
+    stores = [FullStore() for _ in model.decoder.config.layers]
+    model.decoder.forward(model.windows(rows)[:, :-1], KVCache(stores), last_only=True)
+    return np.concatenate([array for store in stores for array in store.arrays], axis=1)

@@ -1,5 +1,7 @@
 """The shipped language model: text in, probabilities and text out."""
 
+import math
+import time
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -115,4 +117,50 @@ def from_file(file: ModelFile) -> LanguageModel:
         file.context,
         file.training,
         file.sha256,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """Figures of the shipped model; `ngram_` ones were recorded when it was trained.
+
+    perplexity, ngram_perplexity: per token of held-out text. bits_per_character: of both.
+    retrieval: share of questions answered with the full cache. tokens_per_s [token/s]: decoding
+    one sequence, here and now.
+    """
+
+    sha256: str
+    n_parameters: int
+    held_out_tokens: int
+    perplexity: float
+    bits_per_character: float
+    ngram_order: int
+    ngram_perplexity: float
+    ngram_bits_per_character: float
+    retrieval: float
+    tokens_per_s: float
+
+
+def model_card(model: LanguageModel, rows: int = 32) -> ModelCard:
+    """Measure `model` on all its held-out text and on `rows` retrieval sequences."""
+    perplexity = model.perplexity()
+    asked = model.questions(rows)
+    guesses = model.decoder.forward(asked.tokens[:, :-1]).argmax(-1)
+    right = (guesses == asked.tokens[:, 1:])[asked.answers[:, :-1]]
+    prompt, n_new = model.held_out[:8], model.context - 8
+    start = time.perf_counter()
+    model.decoder.generate(prompt[None], n_new, model.new_cache())
+    speed = n_new / (time.perf_counter() - start)
+    ngram = model.training["ngram_perplexity"]
+    return ModelCard(
+        model.sha256,
+        model.decoder.parameters.count(),
+        len(model.held_out),
+        perplexity,
+        math.log2(perplexity) / model.characters_per_token,
+        model.training["ngram_order"],
+        ngram,
+        math.log2(ngram) / model.characters_per_token,
+        float(right.mean()),
+        speed,
     )

@@ -1,7 +1,7 @@
 """Weights of a toy decoder, as arrays [in, out] by name."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,10 @@ class Parameters:
     layers: tuple[LayerWeights, ...]
     final_norm: Array
     head: Array | None = None
+
+    def count(self) -> int:
+        """Numbers in all arrays."""
+        return _count(self)
 
     @property
     def output(self) -> Array:
@@ -137,3 +141,14 @@ def _latent(
         draw(a.n_heads, a.kv_lora_rank, a.v_head_dim),
         draw(a.n_heads * a.v_head_dim, hidden),
     )
+
+
+def _count(part: object) -> int:
+    """Elements of the arrays in a tree of dataclasses and tuples."""
+    if isinstance(part, np.ndarray):
+        return part.size
+    if isinstance(part, tuple):
+        return sum(map(_count, part))
+    if is_dataclass(part):
+        return sum(_count(getattr(part, f.name)) for f in fields(part))
+    return 0

@@ -47,7 +47,8 @@ def make_retrieval(
     if n_questions < 1 or before < 0 or between < 0:
         raise ValueError(
             f"Got length={length}, but expected at least {length - between} tokens for "
-            f"before={before}, n_facts={n_facts}, n_questions={n_questions}, each at least 1 (before: 0)"
+            f"before={before}, n_facts={n_facts}, n_questions={n_questions}, each at least "
+            "1 (before: 0)"
         )
     if len(text) < length:
         raise ValueError(f"Got {len(text)} tokens of text, but expected at least length={length}")

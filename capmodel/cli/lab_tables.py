@@ -1,0 +1,166 @@
+"""Tables of `capmodel lab`, for a terminal of 80 columns."""
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from capmodel.lab.breaking import RETRIEVAL_LIMIT, TEXT_LIMIT, Breaking
+from capmodel.lab.compress import Outcome
+from capmodel.lab.entropy import Coding
+from capmodel.lab.language_model import ModelCard
+from capmodel.lab.paging_story import PagedRequest
+from capmodel.lab.proof import Check
+from capmodel.units import format_bytes, format_percent
+
+
+def print_checks(checks: Sequence[Check]) -> None:
+    """One claim a row, what was measured below it."""
+    console = Console(highlight=False)
+    table = _table("What caching is, checked on arrays", "", "Claim, and what was measured")
+    for check in checks:
+        mark = "holds" if check.holds else "[bold]FAILS[/bold]"
+        table.add_row(mark, f"{escape(check.claim)}\n  [dim]{escape(check.measured)}[/dim]")
+    console.print(table)
+    held = sum(check.holds for check in checks)
+    console.print(f"{held} of {len(checks)} hold")
+
+
+def print_outcomes(outcomes: Sequence[Outcome], title: str) -> None:
+    """One treatment a row."""
+    console = Console(highlight=False)
+    table = _table(
+        title, "Cache", "Kept\n[%]", "Perplexity", "Change [%],\n90 % interval", "Answers\n[%]"
+    )
+    family = ""
+    for o in outcomes:
+        if family and o.family != family:
+            table.add_section()
+        family = o.family
+        table.add_row(
+            o.name,
+            f"{100 * o.bytes_share:.1f}",
+            f"{o.perplexity:.2f}",
+            f"{_signed(o.change)}  [dim]{_signed(o.change_low)} {_signed(o.change_high)}[/dim]",
+            f"{100 * o.retrieval:.0f}",
+        )
+    console.print(table)
+    console.print(
+        "Kept: bytes after 256 tokens over those of a full 16-bit cache, scales counted. "
+        "Perplexity: per token of held-out text. Answers: to questions whose facts stand about "
+        "190 tokens back.",
+        style="dim",
+    )
+
+
+def print_codings(codings: Sequence[Coding]) -> None:
+    """Lossless ratios, one dtype a row."""
+    console = Console(highlight=False)
+    table = _table(
+        "Lossless: how many times smaller",
+        "Dtype",
+        "Stored",
+        "zstd",
+        "zstd, planes\nby channel",
+        "Entropy\nbound",
+        "Bound given\nchannel",
+        "Bits a byte,\nlowest first",
+    )
+    for c in codings:
+        table.add_row(
+            c.dtype,
+            format_bytes(c.nbytes),
+            *(f"{ratio:.2f}" for ratio in (c.zstd, c.zstd_planes, c.bound, c.bound_channel)),
+            " ".join(f"{bits:.1f}" for bits in c.plane_bits),
+        )
+    console.print(table)
+
+
+def print_breaking(rows: Sequence[Breaking]) -> None:
+    """Where each policy breaks."""
+    console = Console(highlight=False)
+    table = _table(
+        "Where it breaks: the largest budget that no longer holds", "Policy", "Text", "Answers"
+    )
+    for row in rows:
+        table.add_row(row.policy, _budget(row.text_budget), _budget(row.retrieval_budget))
+    console.print(table)
+    console.print(
+        f"Text: perplexity surely more than {format_percent(TEXT_LIMIT, 0)} up. Answers: fewer "
+        f"than {format_percent(RETRIEVAL_LIMIT, 0)} of the full cache's.",
+        style="dim",
+    )
+
+
+def print_requests(requests: Sequence[PagedRequest], block_size: int, n_free: int) -> None:
+    """Requests in a pool of blocks."""
+    console = Console(highlight=False)
+    table = _table(
+        f"Blocks of {block_size} tokens",
+        "",
+        "Prompt",
+        "Cached",
+        "Computed",
+        "Shared\nblocks",
+        "Held\n[byte]",
+        "Filled\n[byte]",
+        "Block table",
+    )
+    for r in requests:
+        table.add_row(
+            r.name,
+            f"{r.prompt_len}",
+            f"{r.tokens}",
+            f"{r.tokens_computed}",
+            f"{r.shared_blocks} of {len(r.table)}",
+            f"{r.nbytes:,}",
+            f"{r.token_nbytes:,}",
+            " ".join(map(str, r.table)),
+        )
+    console.print(table)
+    same = "the same" if all(r.same_answer for r in requests) else "NOT the same"
+    console.print(
+        f"Answers are {same} as from a contiguous cache, each request alone. "
+        f"{n_free} blocks are free. "
+        "The KV cache spares computing the past again; paging says where its bytes lie; sharing a "
+        "prefix spares another request's prefill. Three different things."
+    )
+
+
+def print_card(card: ModelCard) -> None:
+    """The model's figures, measured and recorded."""
+    ngram = f"{card.ngram_order}-gram"
+    lines = (
+        ("Weights", f"{card.n_parameters:,} numbers, sha256 {card.sha256[:16]}"),
+        ("Held-out text", f"{card.held_out_tokens:,} tokens"),
+        ("Perplexity", f"{card.perplexity:.2f} a token"),
+        (f"{ngram}, recorded", f"{card.ngram_perplexity:.2f} a token"),
+        (
+            "Bits a character",
+            f"{card.bits_per_character:.3f}; {ngram} {card.ngram_bits_per_character:.3f}",
+        ),
+        ("Answers, full cache", format_percent(card.retrieval)),
+        ("Decoding", f"{card.tokens_per_s:,.0f} tokens/s"),
+    )
+    table = Table(box=None, show_header=False)
+    for name, value in lines:
+        table.add_row(name, value)
+    Console(highlight=False).print(table)
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    for index, column in enumerate(columns):
+        right = index > 0 and len(columns) > 2
+        table.add_column(column, justify="right" if right else "left")
+    return table
+
+
+def _signed(fraction: float) -> str:
+    return f"{100 * fraction:+.2f}"
+
+
+def _budget(budget: int | None) -> str:
+    return f"{budget} tokens" if budget is not None else "holds"

@@ -1,0 +1,91 @@
+"""Requests that share a pool of blocks: which blocks, how full, what was computed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from capmodel.lab.config import make_config
+from capmodel.lab.counters import Counters
+from capmodel.lab.decoder import ToyDecoder
+from capmodel.lab.paging import BlockPool, PagedCache, PrefixIndex, serve
+
+
+@dataclass(frozen=True, slots=True)
+class PagedRequest:
+    """One request as it ended, its blocks still in use.
+
+    table: physical blocks in order; shared_blocks of them came from another request.
+    tokens: cached. tokens_computed: rows whose key was projected, a layer.
+    nbytes: [byte] of its blocks; token_nbytes: of its tokens alone.
+    same_answer: equal to what the request gets alone from a contiguous cache.
+    """
+
+    name: str
+    prompt_len: int
+    tokens: int
+    table: tuple[int, ...]
+    shared_blocks: int
+    tokens_computed: int
+    nbytes: int
+    token_nbytes: int
+    same_answer: bool
+
+
+def paged_requests(
+    block_size: int = 4,
+    prompt_lens: Sequence[int] = (22, 19, 9),
+    opening_len: int = 16,
+    n_new: int = 8,
+    prefix_sharing: bool = True,
+    seed: int = 0,
+) -> tuple[list[PagedRequest], int]:
+    """Serve prompts whose first `opening_len` tokens are the same; also blocks left in the pool.
+
+    Raises ValueError for sizes below one token.
+    """
+    if opening_len < 0 or min(prompt_lens, default=0) < 1:
+        raise ValueError(
+            f"Got opening_len={opening_len}, prompt_lens={tuple(prompt_lens)}, but expected an "
+            "opening of 0 or more tokens and prompts of at least 1"
+        )
+    config = make_config("gqa")
+    decoder = ToyDecoder.random(config, seed, "float32")
+    rng = np.random.default_rng(seed)
+    opening = rng.integers(0, config.vocab_size, opening_len).tolist()
+    room = sum(-(-(length + n_new) // max(block_size, 1)) for length in prompt_lens)
+    pool = BlockPool(len(config.layers), room + 4, block_size, seed)
+    prefixes = PrefixIndex(pool) if prefix_sharing else None
+    requests = []
+    for i, length in enumerate(prompt_lens):
+        tail = rng.integers(0, config.vocab_size, max(length - opening_len, 0)).tolist()
+        prompt = (opening + tail)[:length]
+        shared = len(prefixes.match(prompt)) if prefixes is not None else 0
+        counters = Counters()
+        answer, cache = serve(decoder, pool, prompt, n_new, prefixes, counters)
+        alone = decoder.new_cache()
+        same = bool((answer == decoder.generate(np.array([prompt]), n_new, alone)).all())
+        requests.append(_report(f"request {i + 1}", prompt, cache, shared, counters, same))
+    return requests, pool.n_free
+
+
+def _report(
+    name: str,
+    prompt: Sequence[int],
+    cache: PagedCache,
+    shared: int,
+    counters: Counters,
+    same: bool,
+) -> PagedRequest:
+    places = len(cache.table) * cache.pool.block_size
+    return PagedRequest(
+        name,
+        len(prompt),
+        cache.length,
+        tuple(cache.table),
+        shared,
+        counters.key_projections // len(cache.layers),
+        cache.nbytes,
+        cache.nbytes // places * cache.length,
+        same,
+    )

@@ -1,0 +1,87 @@
+"""Quality of the lab's language model against the bytes its cache keeps."""
+
+from collections.abc import Callable, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from capmodel.lab.compress import Outcome
+from capmodel.lab.entropy import Coding
+from capmodel.plots.style import INK, MARKERS, MUTED, PALETTE, series
+
+_SHARES = (0.0625, 0.125, 0.25, 0.5, 1.0)
+
+
+def draw_perplexity(
+    axes: Axes, outcomes: Sequence[Outcome], codings: Sequence[Coding] = ()
+) -> Axes:
+    """Perplexity change [%] against bytes kept [share of a 16-bit cache], a mark a treatment.
+
+    Quantised caches are marks by format, evicted ones lines by policy with the interval as a bar.
+    `codings` add the 16-bit cache as zstd leaves it, at no change.
+    """
+    _draw(axes, outcomes, lambda o: 100 * o.change)
+    for index, (_, own) in enumerate(_policies(outcomes)):
+        axes.vlines(
+            [o.bytes_share for o in own],
+            [100 * o.change_low for o in own],
+            [100 * o.change_high for o in own],
+            color=PALETTE[index % len(PALETTE)],
+            linewidth=0.8,
+        )
+    for coding in codings:
+        if coding.dtype in ("bf16", "fp16"):
+            share = 1 / coding.zstd_planes
+            axes.plot([share], [0], marker="|", color=INK, markersize=9, zorder=4)
+            axes.annotate(
+                f"{coding.dtype}, zstd",
+                (share, 0),
+                xytext=(0, 7 if coding.dtype == "bf16" else -11),
+                textcoords="offset points",
+                ha="center",
+                fontsize=6.5,
+            )
+    axes.axhline(0, color=MUTED, linewidth=0.6)
+    axes.set_yscale("symlog", linthresh=0.1, linscale=0.5)
+    axes.set_yticks([-0.1, 0, 0.1, 1, 10, 100])
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_ylabel("Perplexity change on held-out text [%]")
+    return axes
+
+
+def draw_retrieval(axes: Axes, outcomes: Sequence[Outcome]) -> Axes:
+    """Questions answered [%] against bytes kept, the same marks."""
+    _draw(axes, outcomes, lambda o: 100 * o.retrieval)
+    axes.set_ylim(-4, 104)
+    axes.set_ylabel("Questions about far-back facts answered [%]")
+    return axes
+
+
+def _draw(axes: Axes, outcomes: Sequence[Outcome], y: Callable[[Outcome], float]) -> None:
+    for index, (policy, own) in enumerate(_policies(outcomes)):
+        own = sorted(own, key=lambda o: o.bytes_share)
+        axes.plot([o.bytes_share for o in own], [y(o) for o in own], label=policy, **series(index))
+    quantised = [o for o in outcomes if o.family == "quantised"]
+    for index, name in enumerate(dict.fromkeys(o.name.split()[0] for o in quantised)):
+        own = [o for o in quantised if o.name.split()[0] == name]
+        axes.plot(
+            [o.bytes_share for o in own],
+            [y(o) for o in own],
+            linestyle="",
+            marker=MARKERS[index % len(MARKERS)],
+            markerfacecolor="white",
+            markeredgecolor=INK,
+            markersize=4,
+            label=name,
+            zorder=3,
+        )
+    axes.set_xscale("log")
+    axes.set_xticks(_SHARES, [f"{100 * share:g}" for share in _SHARES])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel("Bytes kept [% of a 16-bit cache]")
+
+
+def _policies(outcomes: Sequence[Outcome]) -> list[tuple[str, list[Outcome]]]:
+    names = dict.fromkeys(o.policy for o in outcomes if o.policy is not None)
+    return [(name, [o for o in outcomes if o.policy == name]) for name in names]
