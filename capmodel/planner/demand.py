@@ -9,7 +9,6 @@ from capmodel.planner.mix import LengthMix, endless_hits, length_mix
 from capmodel.workload import Fixed, Lengths, Requests, SharedPrefix, Workload, read_trace
 
 _STRETCH = 2000
-_SAMPLE = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,12 +80,10 @@ def demand(
         cv=cv,
         prefix=prefix,
     )
-    requests = workload.draw(_SAMPLE, seed)
+    requests = workload.draw(max(_STRETCH, 3 * (concurrency or 0)), seed)
     requests.check_context(max_context)
     source = "given lengths"
-    n = max(_STRETCH, 3 * concurrency) if concurrency else _STRETCH
-    simulated = requests.head(n) if n <= _SAMPLE else workload.draw(n, seed)
-    return _demand(rate, rate, concurrency, cv, requests, requests, simulated, source, prefix_cache)
+    return _demand(rate, rate, concurrency, cv, requests, requests, requests, source, prefix_cache)
 
 
 def _of_trace(
@@ -165,10 +162,12 @@ def changed(
     hit_share: float | None = None,
     prefix_cache: bool | None = None,
     cv: float | None = None,
+    max_context: int | None = None,
 ) -> Demand:
     """`demand` with its load and lengths multiplied, for what-ifs; not meant to be simulated.
 
-    hit_share: this share of every prompt is found in the prefix cache.
+    hit_share: this share of every prompt is found in the prefix cache. max_context: prompts are
+    cut so that prompt + output stay within it [tokens].
     """
     requests = demand.requests
     if (prompt, output) != (1.0, 1.0):
@@ -177,6 +176,9 @@ def changed(
             prompt_tokens=np.maximum(1, np.rint(requests.prompt_tokens * prompt)),
             output_tokens=np.maximum(1, np.rint(requests.output_tokens * output)),
         )
+        if max_context is not None:
+            room = np.maximum(1, max_context - requests.output_tokens)
+            requests = replace(requests, prompt_tokens=np.minimum(requests.prompt_tokens, room))
     found = demand.prefix_cache if prefix_cache is None else prefix_cache
     mix = length_mix(requests, found)
     cached = demand.cached_mean * prompt if found == demand.prefix_cache else 0.0

@@ -1,5 +1,6 @@
 """Plan -> plain dict: the only place that names the keys of `plan.json`."""
 
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -17,7 +18,7 @@ _ENDS = ("low", "estimate", "high")
 
 
 def plan_dict(plan: Plan) -> dict[str, Any]:
-    """All of `plan` as plain values. Infinite latencies stay infinite (JSON writers give null)."""
+    """All of `plan` as values that JSON has: what is infinite or not a number is None."""
     demand, shape = plan.demand, plan.shape
     document: dict[str, Any] = {
         "schema_version": 1,
@@ -64,7 +65,17 @@ def plan_dict(plan: Plan) -> dict[str, Any]:
         "sensitivities": [asdict(row) for row in plan.sensitivities],
         "not_modelled": list(NOT_MODELLED),
     }
-    return document
+    return {key: _plain(value) for key, value in document.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value
 
 
 def _chosen(plan: Plan, option: Option, fleet: Fleet) -> dict[str, Any]:

@@ -114,9 +114,10 @@ def _what_ifs(planned: Planned, other: Option | None) -> Iterator[WhatIf]:
             yield planned.resized(
                 f"{name} attention", "the same model with another cache", shape=variant
             )
-    yield planned.resized(
-        "context doubled", "prompts twice as long", demand=changed(load, prompt=2)
-    )
+    limit = planned.shape.max_context
+    cut = f", cut at the model's limit of {limit:,}" if limit else ""
+    longer = changed(load, prompt=2, max_context=limit)
+    yield planned.resized("prompts doubled", f"prompts twice as long{cut}", demand=longer)
     yield planned.resized("half the load", demand=changed(load, load=0.5))
     if other is not None:
         yield planned.resized(

@@ -1,0 +1,209 @@
+"""`plan` end to end, on step times one can follow: datasheet rates at fixed shares."""
+
+import itertools
+import json
+
+import pytest
+from rates import NameplateCalibration
+
+import capmodel as cm
+from capmodel.planner import InfeasiblePlan
+from capmodel.workload import Lognormal, SharedPrefix
+
+CALIBRATION = NameplateCalibration()
+CHAT = {
+    "input_len": Lognormal(900, 0.8, 6000),
+    "output_len": Lognormal(150, 0.8, 1500),
+    "calibration": CALIBRATION,
+}
+
+
+def chat(model="llama-3.1-8b", gpu=("h100", "a100-80gb"), **changes):
+    arguments = {"rate": 20.0, "slo_ttft_p95": 1.0, "slo_tpot_p95": 0.05, **CHAT, **changes}
+    return cm.plan(model, list(gpu) if gpu else None, **arguments)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return chat()
+
+
+def test_the_chosen_fleet_keeps_its_promises_in_simulation(plan):
+    assert plan.feasible
+    assert plan.verified[1].holds
+    summary = plan.verified[1].summary
+    assert summary.ttft_p95_s <= 1.0
+    assert summary.tpot_p95_s <= 0.05
+
+
+def test_nothing_simulated_and_holding_is_cheaper(plan):
+    cost = plan.chosen.dollars_per_hour
+    assert all(run.option.dollars_per_hour >= cost for run in plan.tried if run.holds)
+    assert all(one.dollars_per_hour >= cost for one in plan.options)
+
+
+def test_one_replica_less_would_not_do(plan):
+    """By the estimate: fewer replicas than sized pass a promise or the curve's end."""
+    from capmodel.planner.sizing import fleet_operation
+
+    option = next(one for one in plan.options if one.replicas > 1)
+    fewer = fleet_operation(option.curve, plan.demand, option.replicas - 1)
+    assert fewer is None or plan.slo.missed(fewer.ttft_p95_s, fewer.tpot_p95_s)
+
+
+def test_low_estimate_and_high_are_in_order(plan):
+    latency = plan.to_dict()["latency"]
+    for name in ("ttft_p95_s", "tpot_p95_s", "e2e_mean_s"):
+        ends = latency[name]
+        assert ends["low"] < ends["estimate"] < ends["high"]
+    low, estimate, high = plan.fleet.dollars_per_hour
+    assert low <= estimate <= high
+
+
+def test_the_front_is_sorted_and_not_dominated(plan):
+    front = plan.front
+    assert len(front) > 1
+    for cheap, dear in itertools.pairwise(front):
+        assert cheap.dollars_per_hour <= dear.dollars_per_hour
+        assert cheap.operation.e2e_mean_s > dear.operation.e2e_mean_s
+
+
+def test_the_dict_is_json_and_tells_the_same(plan):
+    document = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
+    best = document["recommendation"]
+    assert best["n_gpus"] == best["replicas"] * best["tp"] == plan.chosen.n_gpus
+    assert document["message"] == plan.message
+    costs = document["costs"]
+    total = (
+        3600
+        / 1e6
+        * (
+            costs["per_million_input"] * costs["input_tok_s"]
+            + costs["per_million_output"] * costs["output_tok_s"]
+        )
+    )
+    assert total == pytest.approx(best["dollars_per_hour"]["estimate"])
+    parts = document["memory"]
+    names = ("weights", "activation", "graphs", "non_torch", "cache", "outside")
+    assert sum(parts[f"{name}_bytes"] for name in names) == pytest.approx(parts["capacity_bytes"])
+    assert {line["kind"] for line in document["assumptions"]} <= {
+        "given", "measured", "datasheet", "guessed"
+    }  # fmt: skip
+
+
+def test_same_seed_same_plan(plan):
+    assert chat().to_dict() == plan.to_dict()
+
+
+def test_more_load_costs_more_and_half_costs_no_more(plan):
+    more = chat(rate=200.0, simulate=False)
+    assert more.chosen.dollars_per_hour > plan.chosen.dollars_per_hour
+    rows = {row.name: row for row in plan.what_ifs}
+    planned = rows["as planned, by estimate"].dollars_per_hour
+    assert rows["half the load"].dollars_per_hour <= planned
+    assert rows["prompts doubled"].ttft_p95_s > rows["as planned, by estimate"].ttft_p95_s
+
+
+def test_attention_what_ifs_follow_their_cache():
+    """Llama-3.1-8B keeps 8 of 32 heads: MHA takes four times the cache, MQA an eighth."""
+    found = chat(gpu=("h100",), tp=1, weight_dtype="bf16", kv_dtype="bf16", simulate=False)
+    fits = {row.name: row.fits for row in found.what_ifs}
+    grouped = fits["as planned, by estimate"]
+    assert fits["MHA attention"] == pytest.approx(grouped / 4, rel=0.05)
+    assert fits["MQA attention"] == pytest.approx(grouped * 8, rel=0.05)
+    assert fits["fp8 cache"] == pytest.approx(grouped * 2, rel=0.05)
+
+
+def test_prefixes_save_and_are_priced():
+    prefix = SharedPrefix(512, 1.0, 4)
+    one = {"gpu": ("h100",), "tp": 1, "weight_dtype": "bf16", "kv_dtype": "bf16"}
+    warm = chat(prefix=prefix, simulate=False, **one)
+    cold = chat(prefix=prefix, prefix_cache=False, simulate=False, **one)
+    assert warm.demand.mix.hit_share > 0.4
+    assert warm.chosen.capacity.rate > cold.chosen.capacity.rate
+    costs = warm.to_dict()["costs"]
+    assert 0 < costs["per_million_cached"] < costs["per_million_input"]
+    assert any(row.name == "prefix cache off" for row in warm.what_ifs)
+
+
+def test_a_given_price_needs_no_catalogue_and_has_no_range():
+    found = chat(price={"*": 2.0}, simulate=False)
+    low, estimate, high = (
+        found.chosen.price.low, found.chosen.price.estimate, found.chosen.price.high
+    )  # fmt: skip
+    assert low == estimate == high == 2.0
+    assert found.chosen.dollars_per_hour == 2.0 * found.chosen.n_gpus
+
+
+def test_the_whole_catalogue_is_searched_when_no_gpu_is_named():
+    found = chat(gpu=None, simulate=False)
+    looked = {one.replica.candidate.gpu.name for one in found.options}
+    assert len(looked) > 8
+    assert {one.stage for one in found.rejections} >= {"memory", "price"}
+    cheapest = min(one.dollars_per_hour for one in found.options)
+    assert found.chosen.dollars_per_hour == cheapest
+
+
+def test_clients_closed_loop():
+    found = chat(rate=None, concurrency=100, slo_ttft_p95=None)
+    summary = found.verified[1].summary
+    assert found.chosen.replicas >= 1
+    assert summary.mean_in_system <= 100
+    assert found.demand.rate is None
+
+
+def test_caps_and_risks_rise(plan):
+    risks = [risk.overflow for risk in plan.clients.risks]
+    assert risks == sorted(risks)
+    assert plan.clients.fits["p5"] < plan.clients.fits["p50"] < plan.clients.fits["p95"]
+    assert plan.clients.max_num_seqs >= plan.chosen.estimate.batch
+
+
+def test_an_impossible_promise_names_the_closest():
+    with pytest.raises(
+        InfeasiblePlan, match=r"closest.*TPOT p95 .* ms with hardly any load"
+    ) as failed:
+        chat(slo_tpot_p95=1e-4)
+    document = failed.value.plan.to_dict()
+    assert document["feasible"] is False
+    assert document["recommendation"] is None
+    assert document["closest"]["tpot_p95_s"] > 1e-4
+    every = [row["tpot_p95_s"] for row in document["rejected"] if row["tpot_p95_s"]]
+    assert document["closest"]["tpot_p95_s"] == min(every)
+    json.dumps(document, allow_nan=False)
+
+
+def test_a_model_too_large_for_every_gpu_says_what_is_missing():
+    with pytest.raises(InfeasiblePlan, match=r"no candidate can hold deepseek-v3.*GB too much"):
+        chat("deepseek-v3", gpu=("l4",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rate": -1.0}, "rate=-1"),
+        ({"tp": 0}, "tp=0"),
+        ({"tp": []}, "empty list"),
+        ({"price": -2.0}, "price=-2"),
+        ({"price": float("nan")}, "price=nan"),
+        ({"gpu": ("a100",)}, "ambiguous"),
+        ({"gpu": ("t400",)}, "not in the catalogue"),
+        ({"weight_dtype": "q4_k_m"}, "weight dtype"),
+        ({"slo_ttft_p95": 0.0}, "ttft_s=0"),
+        ({"slo_tpot_p95": float("nan")}, "tpot_s=nan"),
+        ({"memory_fraction": 1.5}, "memory_fraction"),
+        ({"input_len": 200_000}, "context limit"),
+        ({"trace": "nowhere.csv", "input_len": None, "output_len": None}, "cannot be read"),
+    ],
+)
+def test_bad_input_names_the_value(changes, message):
+    with pytest.raises(ValueError, match=message):
+        chat(**changes)
+
+
+def test_named_gpus_without_a_price_ask_for_one():
+    own = {"name": "mine", "memory_bytes": 8e10, "memory_reported_bytes": 8e10,
+           "bandwidth_bytes_per_s": 2e12, "bf16_flops_per_s": 4e14}  # fmt: skip
+    with pytest.raises(ValueError, match="No price is known"):
+        chat(gpu=[own])
+    assert chat(gpu=[own], price=1.0, simulate=False).chosen.price.estimate == 1.0
