@@ -94,7 +94,8 @@ with figure(7.0, 3.0) as fig:
 # ## Where more batch stops paying
 #
 # A series is one deployment at one context. It is flat once doubling the batch gains less than a
-# tenth. Most series end because the cache fills the memory, long before compute binds.
+# tenth. Where something stops a series it is mostly the cache, which fills the memory or takes the
+# reading time; compute seldom binds in decode.
 
 # %%
 ceiling_counts(found.saturation)

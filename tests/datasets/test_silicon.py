@@ -102,7 +102,7 @@ def test_rebuilding_gives_the_same_content() -> None:
 def _documented_hash() -> str:
     text = Path(bundled_path("README.md")).read_text(encoding="utf-8")
     section = text.split("## silicon_runs.parquet")[1]
-    found = re.search(r"content sha256 `([0-9a-f]{64})`", section)
+    found = re.search(r"content\s+sha256\s+`([0-9a-f]{64})`", section)
     assert found is not None
     return found.group(1)
 
