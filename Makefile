@@ -25,6 +25,14 @@ format: .venv/.test
 bench: .venv/.test ## speed figures, printed
 	$(BIN)/python benchmarks/speed.py
 
+oracle: build/oracle/.ready ## parameters and cache bytes against PyTorch and Transformers
+	PYTHONPATH=. build/oracle/bin/python tools/oracle_weights.py
+
+build/oracle/.ready:
+	$(PYTHON) -m venv build/oracle
+	build/oracle/bin/python -m pip install --quiet torch==2.13.0 transformers==5.24.0 pandas
+	touch $@
+
 lock: $(BIN)/uv ## pin the versions again; the file holds no host names
 	$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --python-version 3.11 \
 		--all-extras pyproject.toml -o constraints.txt

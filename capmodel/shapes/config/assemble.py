@@ -7,15 +7,16 @@ from typing import Any
 from capmodel.shapes.attention import AttentionKind
 from capmodel.shapes.config.attention import softmax_attention
 from capmodel.shapes.config.blocks import block_layers
-from capmodel.shapes.config.extras import mtp_groups, towers
 from capmodel.shapes.config.families import Family, family_of
 from capmodel.shapes.config.fields import ConfigFields
 from capmodel.shapes.config.latent import compressed_attention, latent_attention
 from capmodel.shapes.config.layers import block_pattern, mixer_kinds
 from capmodel.shapes.config.mlps import dense_mlp, mlps, moe_mlp
+from capmodel.shapes.config.mtp import mtp_groups
 from capmodel.shapes.config.oddities import layer_extras, model_extras
 from capmodel.shapes.config.quantization import read_quantization
 from capmodel.shapes.config.states import state_layer
+from capmodel.shapes.config.towers import vision_towers
 from capmodel.shapes.config.whisper import whisper_shape
 from capmodel.shapes.model import LayerGroup, ModelShape
 
@@ -61,9 +62,9 @@ def shape_from_config(config: Mapping[str, Any], name: str | None = None) -> Mod
         source="config.json",
         quantization=read_quantization(outer, text, fields.n_layers),
         extra_groups=mtp_groups(fields, key, family, layers),
-        head_bias=family.head_bias,
+        head_bias=family.head_bias or fields.flag("lm_head_bias"),
         position_embeddings=_positions(fields, family),
-        towers=towers(ConfigFields(outer, label)),
+        towers=vision_towers(ConfigFields(outer, label)),
     )
     if shape.extra_groups:
         shape = replace(shape, extra_embeddings=family.mtp_tables)
@@ -170,8 +171,8 @@ def _architecture(outer: Mapping[str, Any], text: Mapping[str, Any], key: str) -
 
 
 def _tied(outer: Mapping[str, Any], text: Mapping[str, Any], family: Family) -> bool:
-    """Written at the top or in the text part; else as the architecture has it."""
-    for table in (text, outer):
+    """Written at the top (which governs) or in the text part; else as the architecture has it."""
+    for table in (outer, text):
         value = table.get("tie_word_embeddings", table.get("tie_embedding"))
         if isinstance(value, bool):
             return value

@@ -59,6 +59,7 @@ QWEN3 = Family(windows="qwen", qk_norm="head")
 DEEPSEEK = Family(mixer="latent", router_bias=True, mtp_tables=2)
 QWEN_NEXT = Family(state="gated_delta_net", qk_norm="head", output_gate=True, shared_gate=True)
 CLASSIC = Family(norm_bias=True, n_matrices=2)  # layer norms and a plain MLP
+BIASED = replace(CLASSIC, qkv_bias=True, out_bias=True, mlp_bias=True)
 GEMMA = Family(tied=True)
 
 FAMILIES: dict[str, Family] = {
@@ -93,16 +94,16 @@ FAMILIES: dict[str, Family] = {
     "gemma3_text": replace(GEMMA, windows="every", global_every=6, n_norms=4, qk_norm="head"),
     "gemma3n_text": replace(GEMMA, windows="every", global_every=5, n_norms=5, qk_norm="head"),
     "gemma4_text": replace(GEMMA, windows="every", global_every=6, n_norms=4, qk_norm="head"),
-    "phi": replace(CLASSIC, qkv_bias=True, out_bias=True, mlp_bias=True, n_norms=1, head_bias=True),
+    "phi": replace(BIASED, n_norms=1, head_bias=True),
     "phi3": Family(windows="all", qkv_bias=False, out_bias=False),
-    "phimoe": Family(windows="all", norm_bias=True, head_bias=True),
+    "phimoe": Family(windows="all", norm_bias=True),
     "starcoder2": replace(CLASSIC, windows="all", tied=True),
-    "opt": replace(CLASSIC, tied=True, qkv_bias=True, out_bias=True, mlp_bias=True, position_offset=2),
-    "bloom": replace(CLASSIC, tied=True, qkv_bias=True, out_bias=True, mlp_bias=True),
-    "gpt2": replace(CLASSIC, tied=True, qkv_bias=True, out_bias=True, mlp_bias=True, position_offset=0),
-    "gpt_bigcode": replace(CLASSIC, tied=True, qkv_bias=True, out_bias=True, mlp_bias=True,
+    "opt": replace(BIASED, tied=True, position_offset=2),
+    "bloom": replace(BIASED, tied=True),
+    "gpt2": replace(BIASED, tied=True, position_offset=0),
+    "gpt_bigcode": replace(BIASED, tied=True,
                           position_offset=0),
-    "gptj": replace(CLASSIC, qkv_bias=False, out_bias=False, mlp_bias=True, n_norms=1, head_bias=True),
+    "gptj": replace(BIASED, qkv_bias=False, out_bias=False, n_norms=1, head_bias=True),
     "gpt_neox": replace(CLASSIC, mlp_bias=True),
     "stablelm": Family(out_bias=False, norm_bias=True),
     "cohere": Family(tied=True, n_norms=1),
@@ -145,7 +146,7 @@ FAMILIES: dict[str, Family] = {
     "kimi_linear": Family(mixer="latent", state="kimi_delta", router_bias=True),
     "nemotron_nas": LLAMA,  # NVIDIA's remote code: blocks of LLaMA parts, some left out
     "deci": LLAMA,  # Deci's remote code: LLaMA with KV heads per layer
-    "whisper": replace(CLASSIC, tied=True, qkv_bias=True, out_bias=True, mlp_bias=True, n_norms=3,
+    "whisper": replace(BIASED, tied=True, n_norms=3,
                       position_offset=0),
 }  # fmt: skip
 

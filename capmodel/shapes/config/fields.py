@@ -115,7 +115,10 @@ class ConfigFields:
     def n_layers(self) -> int:
         """Layers of the main stack."""
         names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers")
-        layers = self.integer(*names)
+        layers = self.optional(*names)
+        if layers is None:  # Nemotron-H may write its pattern only
+            blocks = self.text("hybrid_override_pattern") or self.items("layers_block_type")
+            layers = len(blocks) if blocks else self.integer(*names)
         if layers > MAX_LAYERS:
             raise ValueError(
                 f"Got num_hidden_layers={layers} in a config of {self.label}, but expected at "

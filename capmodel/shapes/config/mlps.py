@@ -82,7 +82,7 @@ def _dense_width(fields: ConfigFields, name: str, layer: int, n_layers: int) -> 
             return fields.integer("n_inner", "ffn_hidden_size", default=4 * fields.hidden)
         case "granitemoehybrid" if fields.has("shared_intermediate_size"):
             return fields.integer("shared_intermediate_size")
-        case "lfm2" | "lfm2_moe":
+        case "lfm2":
             return _lfm2_width(fields)
     width = fields.integer(*_DENSE_WIDTH)
     shared = fields.integer("num_kv_shared_layers", default=0, least=0)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from capmodel.shapes.attention import Mamba2
 from capmodel.shapes.config.fields import ConfigFields
 from capmodel.shapes.model import LayerGroup, ModelShape, MoeMlp
 
@@ -18,11 +19,15 @@ def layer_extras(fields: ConfigFields, key: str, group: LayerGroup) -> LayerGrou
                 other += hidden + group.mlp.n_experts
             return replace(group, n_norms=norms, other_parameters=other)
         case "gemma3n_text":
-            return replace(group, other_parameters=_gemma3n(fields, group))
+            return replace(group, other_parameters=_gemma3n(fields))
         case "deepseek_v4":
             streams = fields.integer("hc_mult", default=4)
             weights = (2 + streams) * streams
             return replace(group, other_parameters=2 * (weights * (streams * hidden + 1) + 3))
+        case "falcon_h1" if not fields.flag("mamba_rms_norm"):
+            state = group.state
+            inner = state.n_heads * state.head_dim if isinstance(state, Mamba2) else 0
+            return replace(group, other_parameters=-inner)  # no gated norm
     return group
 
 
@@ -51,16 +56,10 @@ def model_extras(fields: ConfigFields, key: str, shape: ModelShape) -> ModelShap
     return shape
 
 
-def _gemma3n(fields: ConfigFields, group: LayerGroup) -> int:
-    """AltUp's mixers and LAuReL's low-rank path; layers that share a cache keep their k and v."""
+def _gemma3n(fields: ConfigFields) -> int:
+    """AltUp's mixers and LAuReL's low-rank path."""
     hidden = fields.hidden
     inputs = fields.integer("altup_num_inputs", default=4)
     rank = fields.integer("laurel_rank", default=64)
     altup = inputs * inputs + inputs**3 + hidden * inputs + 2 * hidden
-    unused = 0
-    attention = group.attention
-    if attention is not None and not getattr(attention, "owns_cache", True):
-        width = fields.integer("head_dim", default=256)
-        kv_heads = fields.integer("num_key_value_heads")
-        unused = 2 * hidden * kv_heads * width + width
-    return altup + 2 * hidden * rank + unused
+    return altup + 2 * hidden * rank

@@ -35,17 +35,25 @@ def state_layer(fields: ConfigFields, family: Family) -> StateKind:
                 state_bytes=_state_bytes(fields),
             )
         case "kimi_delta":
-            linear = fields.sub("linear_attn_config") or fields
-            return KimiDelta(
-                n_heads=linear.integer("num_heads", "linear_num_heads"),
-                head_dim=linear.integer("head_dim", "linear_head_dim"),
-                conv_kernel=linear.integer(
-                    "short_conv_kernel_size", "linear_conv_kernel_dim", default=4
-                ),
-            )
+            return _kimi_delta(fields)
         case "short_conv":
             return ShortConv(fields.hidden, fields.integer("conv_L_cache", default=3))
     return _mamba2(fields)
+
+
+def _kimi_delta(fields: ConfigFields) -> KimiDelta:
+    linear = fields.sub("linear_attn_config")
+    if linear is None:
+        return KimiDelta(
+            n_heads=fields.integer("linear_num_heads"),
+            head_dim=fields.integer("linear_head_dim"),
+            conv_kernel=fields.integer("linear_conv_kernel_dim", default=4),
+        )
+    return KimiDelta(
+        n_heads=linear.integer("num_heads"),
+        head_dim=linear.integer("head_dim"),
+        conv_kernel=linear.integer("short_conv_kernel_size", default=4),
+    )
 
 
 def _mamba2(fields: ConfigFields) -> Mamba2:
