@@ -60,6 +60,7 @@ class LatentAttention:
     q_lora_rank: None when queries are projected in one matrix.
     indexer: set on layers with DeepSeek sparse attention (DSA).
     shares_indexer: the layer reads another layer's selection and keeps no index keys.
+    output_gate: the output is gated by a `hidden x n_heads * v_head_dim` matrix (Kimi-K3).
     """
 
     n_heads: int
@@ -70,6 +71,7 @@ class LatentAttention:
     v_head_dim: int
     indexer: SparseIndexer | None = None
     shares_indexer: bool = False
+    output_gate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +140,16 @@ class GatedDeltaNet:
 
 @dataclass(frozen=True, slots=True)
 class KimiDelta:
-    """Kimi delta attention: `n_heads x head_dim x head_dim` state and three short convolutions."""
+    """Kimi delta attention: `n_heads x head_dim x head_dim` state and three short convolutions.
+
+    full_rank_gate: the output gate is one `hidden x width` matrix (Kimi-K3), else low-rank.
+    """
 
     n_heads: int
     head_dim: int
     conv_kernel: int
     state_bytes: int = 4
+    full_rank_gate: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ def _check_type(spec: Field[Any], value: Any, where: str) -> None:
                 raise ValueError(
                     f"Got {spec.name}={value!r} in {where}, but expected {kind.__name__}"
                 )
-            if isinstance(value, int) and value < 0:
+            if isinstance(value, int) and value < 0 and spec.name != "other_parameters":
                 raise ValueError(f"Got {spec.name}={value} in {where}, but expected 0 or more")
             return
 

@@ -86,6 +86,8 @@ def _latent(attention: LatentAttention, hidden: int) -> list[Matrix]:
         _matrix("self_attn.o_proj", heads * attention.v_head_dim * hidden),
         _vectors("self_attn.vectors", rank + (attention.q_lora_rank or 0)),
     ]  # fmt: skip
+    if attention.output_gate:
+        found.append(_matrix("self_attn.g_proj", hidden * heads * attention.v_head_dim))
     if attention.q_lora_rank is None:
         found.append(_matrix("self_attn.q_proj", hidden * query))
     else:

@@ -1,13 +1,15 @@
 """Parameter counts, whole, active per token and by part."""
 
 from functools import lru_cache
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from capmodel.shapes.load import ModelLike, load_shape
 from capmodel.shapes.model import ModelShape
 from capmodel.weights.matrices import matrices
 from capmodel.weights.matrix import PARTS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def parameter_count(model: ModelLike, active: bool = False, mtp: bool = False) -> int:
@@ -27,11 +29,13 @@ def gemm_parameters_per_token(model: ModelLike) -> int:
     return _gemm(load_shape(model))
 
 
-def parameter_breakdown(model: ModelLike) -> pd.DataFrame:
+def parameter_breakdown(model: ModelLike) -> "pd.DataFrame":
     """One row per part (attention, mlp, experts, embedding, head, ...), largest first.
 
     Columns: `part`, `parameters`, `active` (per token), `share` of all parameters.
     """
+    import pandas as pd
+
     found = matrices(load_shape(model))
     rows = [
         {

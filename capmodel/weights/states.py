@@ -75,7 +75,8 @@ def _kimi_delta(state: KimiDelta, hidden: int) -> list[Matrix]:
         _matrix("self_attn.qkv_proj", hidden * 3 * width),
         _matrix("self_attn.o_proj", width * hidden),
         _matrix("self_attn.f_proj", (hidden + width) * state.head_dim),
-        _matrix("self_attn.g_proj", (hidden + width) * state.head_dim),
+        _matrix("self_attn.g_proj",
+                hidden * width if state.full_rank_gate else (hidden + width) * state.head_dim),
         _matrix("self_attn.b_proj", hidden * state.n_heads),
         # three convolutions, A per head, dt_bias per channel, the gated norm per head_dim
         _vectors("self_attn.vectors",

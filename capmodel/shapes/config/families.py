@@ -144,6 +144,8 @@ FAMILIES: dict[str, Family] = {
     "lfm2_moe": Family(state="short_conv", tied=True, qk_norm="head", qkv_bias=False,
                        out_bias=False, router_bias=True),
     "kimi_linear": Family(mixer="latent", state="kimi_delta", router_bias=True),
+    # From a reading of the released files (JustVugg/colibri, kimi_k3.md): both kinds gate outputs.
+    "kimi_k3": Family(mixer="latent", state="kimi_delta", router_bias=True, output_gate=True),
     "nemotron_nas": LLAMA,  # NVIDIA's remote code: blocks of LLaMA parts, some left out
     "deci": LLAMA,  # Deci's remote code: LLaMA with KV heads per layer
     "whisper": replace(BIASED, tied=True, n_norms=3,
@@ -176,6 +178,8 @@ def family_of(fields_table: Mapping[str, Any], outer: Mapping[str, Any]) -> tupl
     texts = [name for name in names if isinstance(name, str)]
     if "DeciLMForCausalLM" in texts and "block_configs" in fields_table:
         return "nemotron_nas", FAMILIES["nemotron_nas"]
+    if any(_key(text).startswith("kimi_k3") for text in texts):  # its text part says kimi_linear
+        return "kimi_k3", FAMILIES["kimi_k3"]
     for text in texts:
         for key in (_key(text), _key(f"{_key(text)}_text")):
             key = _ALIASES.get(key, key)

@@ -24,6 +24,7 @@ def latent_attention(fields: ConfigFields, family: Family, layer: int) -> Latent
         v_head_dim=fields.integer("v_head_dim"),
         indexer=indexer,
         shares_indexer=shares,
+        output_gate=family.output_gate,
     )
 
 

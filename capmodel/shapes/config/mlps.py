@@ -45,7 +45,7 @@ def moe_mlp(fields: ConfigFields, name: str, family: Family) -> MoeMlp:
         expert_intermediate=width,
         shared_intermediate=_shared_width(fields, name, width),
         n_matrices=family.n_matrices,
-        latent_size=fields.optional("moe_latent_size"),
+        latent_size=fields.optional("moe_latent_size", "routed_expert_hidden_size"),
         dense_intermediate=fields.integer("intermediate_size") if name == "gemma4_text" else 0,
         shared_gate=family.shared_gate,
         router_bias=family.router_bias,

@@ -25,6 +25,9 @@ def mtp_groups(
     if not attending:
         return ()
     module = attending[-1]
+    if name == "step3p5":  # its MTP modules are windowed and dense
+        windowed = [layer for layer in attending if getattr(layer.attention, "window", None)]
+        module = replace(windowed[-1] if windowed else module, mlp=layers[0].mlp)
     if name == "nemotron_h":  # one attention block and one expert block
         experts = [layer for layer in layers if layer.mlp is not None]
         module = replace(module, mlp=experts[-1].mlp if experts else None, n_norms=2)

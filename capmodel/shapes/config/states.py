@@ -1,5 +1,7 @@
 """The state layers of hybrid models."""
 
+from dataclasses import replace
+
 from capmodel.shapes.attention import (
     GatedDeltaNet,
     KimiDelta,
@@ -35,7 +37,7 @@ def state_layer(fields: ConfigFields, family: Family) -> StateKind:
                 state_bytes=_state_bytes(fields),
             )
         case "kimi_delta":
-            return _kimi_delta(fields)
+            return replace(_kimi_delta(fields), full_rank_gate=family.output_gate)
         case "short_conv":
             return ShortConv(fields.hidden, fields.integer("conv_L_cache", default=3))
     return _mamba2(fields)

@@ -50,8 +50,10 @@ def _patches(vision: ConfigFields, hidden: int) -> int:
     rows = vision.integer("num_position_embeddings", default=0, least=0)
     if vision.text("model_type").startswith(("siglip", "clip")):
         rows = (vision.integer("image_size", default=224) // patch) ** 2
-    if vision.has("pos_emb_height"):
-        rows = vision.integer("pos_emb_height") * vision.integer("pos_emb_width")
+    for start in ("", "init_"):
+        if vision.has(f"{start}pos_emb_height"):
+            height = vision.integer(f"{start}pos_emb_height")
+            rows = height * vision.integer(f"{start}pos_emb_width")
     return hidden * channels * time * patch**2 + hidden + rows * hidden
 
 
