@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from capmodel.plots.style import BAND_ALPHA, INK, MUTED, PALETTE, label_ends, series
+from capmodel.plots.style import BAND_ALPHA, INK, MUTED, PALETTE, label_ends, plain_number, series
 
-_PLAIN = FuncFormatter(lambda value, _: f"{value:,.4g}")
+_PLAIN = FuncFormatter(plain_number)
 _PERCENT_TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 

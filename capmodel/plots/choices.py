@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from capmodel.plots.style import INK, MUTED, PALETTE
+from capmodel.plots.style import INK, MUTED, PALETTE, plain_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,10 @@ def draw_cost_latency(
             textcoords="offset points",
             fontsize=7,
             fontweight="bold" if i in chosen else "normal",
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.5},
         )
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(plain_number))
+    axes.yaxis.set_major_formatter(FuncFormatter(plain_number))
     axes.set_xlabel(f"{latency} [ms]")
     axes.set_ylabel("Cost [$/hour]")
     return axes
@@ -137,7 +138,7 @@ def draw_tornado(axes: Axes, swings: Sequence[Swing], centre: float, x_label: st
     span = max([*np.abs(lows - centre), *np.abs(highs - centre)], default=0.0) or 1.0
     axes.set_xlim(centre - 1.45 * span, centre + 1.45 * span)
     axes.grid(axis="y", visible=False)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(plain_number))
     axes.set_xlabel(x_label)
     return axes
 

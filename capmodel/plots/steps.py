@@ -1,13 +1,13 @@
 """One decode step over the batch: how long it takes, what it yields, what the time goes to."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from capmodel.plots.style import BAND_ALPHA, INK, fill, label_ends, series
+from capmodel.plots.style import BAND_ALPHA, INK, fill, label_ends, plain_number, series
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,15 @@ def draw_step_time(axes: Axes, curves: Sequence[StepCurve], slo_s: float | None 
 
 
 def draw_tokens_per_s(
-    axes: Axes, curves: Sequence[StepCurve], crossover: Sequence[float | None] = ()
+    axes: Axes,
+    curves: Sequence[StepCurve],
+    crossover: Sequence[float | None] = (),
+    marks: Mapping[str, float] | None = None,
 ) -> Axes:
     """Tokens per second over batch [sequences], a line a curve, its band around it.
 
     `crossover[i]` is the batch from which curve i reads more KV than weights: a tick on its line.
+    `marks` are named batches, each an upright line.
     """
     ends = []
     for index, curve in enumerate(curves):
@@ -65,6 +69,8 @@ def draw_tokens_per_s(
     for index, (curve, batch) in enumerate(zip(curves, crossover, strict=False)):
         if batch is not None:
             _crossover(axes, curve, batch, index)
+    for level, (name, batch) in enumerate(sorted((marks or {}).items(), key=lambda m: m[1])):
+        _upright(axes, batch, name, level)
     _finish(axes, ends, "Tokens per second")
     return axes
 
@@ -128,6 +134,20 @@ def _crossover(axes: Axes, curve: StepCurve, batch: float, index: int) -> None:
     axes.plot([batch], [rate], marker="|", markersize=13, markeredgewidth=1.6, color=INK)
 
 
+def _upright(axes: Axes, batch: float, text: str, level: int) -> None:
+    axes.axvline(batch, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+    axes.annotate(
+        text,
+        (batch, 0.02 + 0.08 * level),
+        xycoords=("data", "axes fraction"),
+        xytext=(-3, 0),
+        textcoords="offset points",
+        ha="right",
+        fontsize=7,
+        color=INK,
+    )
+
+
 def _level(axes: Axes, value: float, text: str) -> None:
     axes.axhline(value, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
     axes.annotate(
@@ -148,8 +168,8 @@ def _finish(axes: Axes, ends: Sequence[tuple[StepCurve, np.ndarray, int]], quant
     first, last = np.log2(batches.min()), np.log2(batches.max())
     axes.set_xticks(2.0 ** np.arange(np.ceil(first), np.floor(last) + 1))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(plain_number))
+    axes.yaxis.set_major_formatter(FuncFormatter(plain_number))
     axes.set_xlabel("Batch [sequences]")
     axes.set_ylabel(quantity)
     label_ends(

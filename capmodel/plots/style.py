@@ -88,6 +88,11 @@ def figure(width: float = 6.3, height: float = 3.2) -> Iterator[Figure]:
         yield Figure(figsize=(width, height))
 
 
+def plain_number(value: float, _position: object = None) -> str:
+    """A tick as people write it: `'10,000'`, `'0.5'`; never `1e+04`."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def series(index: int) -> dict[str, Any]:
     """Colour, dash and marker of the `index`-th series, as keywords of `Axes.plot`."""
     return {

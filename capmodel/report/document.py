@@ -75,6 +75,12 @@ class Table:
     strong: tuple[int, ...] = ()
     faint: tuple[int, ...] = ()
 
+    @property
+    def whole(self) -> bool:
+        """Short enough to stand on one page unbroken, even with every cell in a narrow column."""
+        longest = [max(map(len, row), default=0) for row in self.rows]
+        return len(self.rows) <= 24 and len(self.rows) + sum(longest) / 12 <= 45
+
     def __post_init__(self) -> None:
         wrong = [len(row) for row in self.rows if len(row) != len(self.columns)]
         if wrong:
@@ -152,12 +158,15 @@ def printable(text: str) -> str:
 
 def _plain_block(block: Block) -> dict[str, Any]:
     plain = asdict(block)
+    shown: dict[str, Any]
     if isinstance(block, Picture):
         shown = {"svg": block.svg, "caption": printable(block.caption), "alt": printable(block.alt)}
     elif isinstance(block, Code):
         shown = {"text": "\n".join(printable(line) for line in block.text.splitlines())}
     else:
         shown = {field.name: _printable_in(plain[field.name]) for field in fields(block)}
+        if isinstance(block, Table):
+            shown["whole"] = block.whole
     return {"kind": type(block).__name__.lower(), **shown}
 
 

@@ -1,0 +1,146 @@
+"""How each figure of a plan is printed: its unit follows from its key, everywhere the same."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from capmodel.report.numbers import NONE, milliseconds, number, percent, whole
+from capmodel.units import format_dollars, format_gib
+
+# Keys whose label the words of the key do not make plain.
+LABELS = {
+    "id": "Calibration",
+    "rate": "Requests a second, at the busiest",
+    "mean_rate": "Requests a second, on average",
+    "concurrency": "Clients, each waiting for its answer",
+    "cv": "Coefficient of variation of the gaps between arrivals",
+    "input_mean": "Prompt tokens a request, mean",
+    "cached_mean": "Prompt tokens found in the prefix cache, mean",
+    "output_mean": "Output tokens a request, mean",
+    "longest": "Longest request [tokens]",
+    "refused": "Requests over the model's context limit, left out",
+    "hit_share": "Prompt tokens found in the prefix cache",
+    "max_context": "Context limit [tokens]",
+    "weights_bytes": "Weights",
+    "activation_bytes": "Activation peak",
+    "graphs_bytes": "CUDA graphs",
+    "non_torch_bytes": "Outside PyTorch",
+    "cache_bytes": "KV cache",
+    "outside_bytes": "Left unused",
+    "capacity_bytes": "Memory of one GPU",
+    "fraction": "Share the engine may use",
+    "growth_bytes_per_token": "Cache growth a token [bytes]",
+    "block_bytes": "One block [bytes]",
+    "pool_blocks": "Blocks in the pool",
+    "n": "Requests counted, warm-up left out",
+    "span_s": "Time simulated",
+    "request_rate": "Requests a second",
+    "output_tok_s": "Output tokens a second",
+    "input_tok_s": "Prompt tokens a second",
+    "cached_tok_s": "Cached tokens a second",
+    "mean_in_system": "Requests in the system, mean",
+    "mean_decoding": "Sequences decoding a replica, while busy",
+    "utilisation": "Time spent in steps",
+    "pool_use": "Blocks in use, mean",
+    "peak_pool_use": "Blocks in use, peak",
+    "waste": "Slots in held blocks without a token",
+    "preempted_share": "Requests preempted",
+    "holds": "Keeps the promises",
+    "capacity_per_s": "Requests a second within the promises",
+    "per_million_input": "A million prompt tokens",
+    "per_million_cached": "A million cached tokens",
+    "per_million_output": "A million output tokens",
+    "wh_per_million_output": "Watt-hours a million output tokens, at most",
+    "kilowatts": "Power at most [kW]",
+    "low_factor": "Step time, low end (× estimate)",
+    "high_factor": "Step time, high end (× estimate)",
+}
+# What stops more load, as the planner names it.
+LIMITS = {
+    "ttft": "the promised time to the first token",
+    "tpot": "the promised time per token",
+    "cache": "room in the KV cache",
+    "max_num_seqs": "the engine's limit on sequences",
+    "max_num_batched_tokens": "the engine's limit on tokens a step",
+    "throughput": "throughput: more batch brings no more tokens",
+}
+RULERS = {"weights": "weights and fixed work", "cache": "reading the cache", "prompts": "prompts"}
+
+_SHARES = {
+    *("fraction", "utilisation", "waste", "pool_use", "peak_pool_use", "overflow"),
+    *("mape", "median_ape", "p90_ape", "bias", "coverage_90", "noise_floor_mape"),
+}
+_PLAIN_BYTES = {"growth_bytes_per_token", "block_bytes"}
+_MONEY = ("dollars", "per_million", "api_price", "price")
+
+
+def cell(key: str, value: Any) -> str:
+    """`value` of the plan's key as it stands in a table whose head names the unit.
+
+    Times are in ms (`span_s` in s), bytes in GiB, shares in percent, money in dollars.
+    """
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if key == "percentile":
+        return f"{value:g}"
+    if key in _PLAIN_BYTES:
+        return whole(value)
+    if key.endswith("_bytes"):
+        return format_gib(value)
+    if key.startswith(_MONEY):
+        return format_dollars(value)
+    if key in _SHARES or key.endswith("share"):
+        return percent(value)
+    if key.startswith(("ttft", "tpot", "e2e", "step_s")):
+        return milliseconds(value)
+    if key == "c_step":
+        return number(1e6 * value)
+    return number(value)
+
+
+def label(key: str) -> str:
+    """The key in words: `'input_mean'` is `'Prompt tokens a request, mean'`."""
+    if key in LABELS:
+        return LABELS[key]
+    words = key.removesuffix("_bytes").removesuffix("_s").replace("_", " ")
+    return words[:1].upper() + words[1:]
+
+
+def pairs(values: Mapping[str, Any], *skip: str) -> tuple[tuple[str, str], ...]:
+    """Label and value of every scalar of `values` that is known, those of `skip` left out."""
+    return tuple(
+        (label(key), cell(key, value) + _unit(key, value))
+        for key, value in values.items()
+        if key not in skip and value is not None and not isinstance(value, dict | list)
+    )
+
+
+def _unit(key: str, value: Any) -> str:
+    if value is None or isinstance(value, str | bool):
+        return ""
+    if key == "span_s":
+        return " s"
+    return " ms" if key.startswith(("ttft", "tpot", "e2e", "step_s")) else ""
+
+
+def limit_words(name: str) -> str:
+    """What stops more load, in words."""
+    return LIMITS.get(name, name)
+
+
+def shortened(text: str, at_most: int = 34) -> str:
+    """`text`, its middle left out where it would crowd a figure."""
+    if len(text) <= at_most:
+        return text
+    head = (at_most - 1) * 2 // 3
+    return f"{text[:head]}…{text[head + 1 - at_most :]}"
+
+
+def fleet_name(row: Mapping[str, Any]) -> str:
+    """`'2 × (4 × h100-sxm)'`: replicas of a tensor-parallel group; `'4 × h100-sxm'` for one."""
+    group = f"{row['tp']} × {row['gpu']}"
+    replicas = row.get("replicas")
+    return group if replicas in (None, 1) else f"{replicas} × ({group})"

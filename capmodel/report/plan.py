@@ -1,0 +1,146 @@
+"""A capacity plan: from the dict of `Plan.to_dict()` to a `Document`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from capmodel.report.card import coefficient_blocks, grade_blocks, rows_blocks
+from capmodel.report.document import Block, Bullets, Code, Document, Pairs, Section, Text
+from capmodel.report.fields import pairs
+from capmodel.report.figures import grade_picture
+from capmodel.report.glossary import GLOSSARY
+from capmodel.report.plan_choices import (
+    alternatives_blocks,
+    money_blocks,
+    rejected_blocks,
+    reserve_blocks,
+    sensitivity_blocks,
+)
+from capmodel.report.plan_decision import decision_blocks
+from capmodel.report.plan_sections import (
+    latency_blocks,
+    ledger_blocks,
+    memory_blocks,
+    steps_blocks,
+    workload_blocks,
+)
+
+Row = Mapping[str, Any]
+SCHEMA_VERSION = 1
+
+
+def plan_document(plan: Row) -> Document:
+    """Lay out a plan: the page that decides, then everything it rests on.
+
+    `plan` is what `Plan.to_dict()` gives, or `plan.json` holds. It may also carry `title`, `date`
+    (ISO day), `command`, `inputs` (name and sha256), `fits` (requests by context) and, under
+    `calibration`, a grade card, coefficients and rows as a run's summary has them.
+    Raises `ValueError` for what is no plan, or one of another schema version.
+    """
+    check_plan(plan)
+    best = plan["recommendation"]
+    calibration = (best or {}).get("calibration_id") or "none"
+    sections = [Section("", tuple(decision_blocks(plan)))]
+    sections.append(Section("Workload", tuple(workload_blocks(plan)), new_page=True))
+    sections.append(Section("Assumptions", tuple(ledger_blocks(plan))))
+    if best:
+        sections += [
+            Section("Memory", tuple(memory_blocks(plan))),
+            Section("Step time and tokens per second", tuple(steps_blocks(plan))),
+            Section("Latency", tuple(latency_blocks(plan))),
+            Section("Load and reserve", tuple(reserve_blocks(plan))),
+            Section("Money and energy", tuple(money_blocks(plan))),
+            Section("What moves the cost", tuple(sensitivity_blocks(plan))),
+            Section("Alternatives", tuple(alternatives_blocks(plan))),
+        ]
+    sections += [
+        Section("Candidates set aside", tuple(rejected_blocks(plan))),
+        *_calibration(plan),
+        Section("What is not modelled", (Bullets(tuple(plan["not_modelled"])),)),
+        Section("Words", (Pairs(GLOSSARY),)),
+        Section("How to reproduce this", tuple(_reproduce(plan))),
+    ]
+    return Document(
+        title=plan.get("title") or f"Capacity plan: {plan['model']['name']}",
+        subtitle=_subtitle(plan),
+        date=plan.get("date"),
+        footer=f"capmodel {plan['package_version']} · calibration {calibration}",
+        sections=tuple(sections),
+    )
+
+
+def check_plan(plan: Row) -> None:
+    """Raise `ValueError` unless `plan` is a plan of the schema this version reads."""
+    if not isinstance(plan, Mapping) or plan.get("kind") != "plan":
+        kind = plan.get("kind") if isinstance(plan, Mapping) else type(plan).__name__
+        raise ValueError(
+            f'Got {kind!r}, but expected a plan ("kind": "plan"), as capmodel plan writes'
+        )
+    version = plan.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise ValueError(
+            f"Got a plan of schema version {version!r}, but expected {SCHEMA_VERSION}: make it "
+            "again with this version of capmodel"
+        )
+    missing = sorted(_PARTS - plan.keys())
+    if plan.get("recommendation"):
+        missing += sorted(_CHOSEN_PARTS - plan.keys())
+    if missing:
+        raise ValueError(f"Got a plan without {', '.join(missing)}: is the file whole?")
+
+
+_PARTS = {
+    *("package_version", "seed", "feasible", "message", "warnings", "model", "workload", "slo"),
+    *("recommendation", "closest", "alternatives", "tried", "rejected", "pareto", "what_ifs"),
+    *("sensitivities", "not_modelled"),
+}
+_CHOSEN_PARTS = {
+    *("latency", "simulation", "costs", "break_even", "energy", "memory", "clients", "steps"),
+    *("crossover", "calibration", "assumptions"),
+}
+
+
+def _subtitle(plan: Row) -> str:
+    best = plan["recommendation"]
+    if not best:
+        return f"{plan['model']['name']}: nothing found"
+    return (
+        f"{plan['model']['name']} on {best['n_gpus']} × {best['gpu']} · TP {best['tp']} · weights "
+        f"{best['weight_dtype']} · KV cache {best['kv_dtype']}"
+    )
+
+
+def _calibration(plan: Row) -> list[Section]:
+    card = plan.get("calibration")
+    if not card:
+        return []
+    blocks: list[Block] = [Pairs(pairs(card, "noise_floor_mape"))]
+    if card.get("rows"):
+        blocks += rows_blocks(card["rows"], card.get("used_by") or ())
+    grades = card.get("grade_card")
+    if grades:
+        noise = card.get("noise_floor_mape")
+        picture = grade_picture(grades, noise)
+        blocks += [picture] if picture else []
+        blocks += grade_blocks(grades, card.get("absent_splits") or {}, noise)
+    if card.get("coefficients"):
+        blocks += coefficient_blocks(card["coefficients"])
+    return [Section("Calibration card", tuple(blocks))]
+
+
+def _reproduce(plan: Row) -> list[Block]:
+    blocks: list[Block] = []
+    if plan.get("command"):
+        blocks.append(Code(plan["command"]))
+    rows = [("Package", f"capmodel {plan['package_version']}"), ("Seed", str(plan["seed"]))]
+    card = plan.get("calibration")
+    if card:
+        rows.append(("Calibration", str(card["id"] or "given")))
+    blocks.append(Pairs(tuple(rows)))
+    inputs = plan.get("inputs") or ()
+    if inputs:
+        blocks.append(Text("Inputs, by sha256:"))
+        blocks.append(Code("\n".join(f"{entry['sha256']}  {entry['name']}" for entry in inputs)))
+    blocks.append(
+        Text("Equal arguments, inputs, package and calibration give this document byte for byte.")
+    )
+    return blocks

@@ -1,0 +1,331 @@
+"""What else could be done: money, what moves it, other fleets, and why they were not taken."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from capmodel.report.document import Block, Bullets, Column, Pairs, Table, Text
+from capmodel.report.fields import cell, fleet_name, limit_words, pairs
+from capmodel.report.numbers import number, whole
+from capmodel.report.plan_figures import tornado_picture
+from capmodel.units import format_dollars
+
+Row = Mapping[str, Any]
+# More rows than this stand in plan.json alone; the document says how many.
+MOST_ROWS = 40
+
+
+def money_blocks(plan: Row) -> list[Block]:
+    """Cost an hour and a million tokens, the load from which an API is dearer, energy."""
+    best, costs, price = plan["recommendation"], plan["costs"], _price(plan)
+    cost = best["dollars_per_hour"]
+    rows = [
+        (
+            "The fleet, an hour",
+            *(format_dollars(cost[end]) for end in ("low", "estimate", "high")),
+        ),
+        ("One GPU, an hour", *(format_dollars(price[end]) for end in ("low", "estimate", "high"))),
+    ]
+    kind = "given for this plan" if price["given"] else f"not given; from {price['source']}"
+    blocks: list[Block] = [
+        Table(
+            f"Cost. The price of a GPU was {kind}. Low and high combine the price's range with the "
+            "step time's.",
+            (Column(""), Column("Low", True), Column("Estimate", True), Column("High", True)),
+            tuple(rows),
+        ),
+        Text("", lead="At the mean load."),
+        Pairs(pairs(costs)),
+    ]
+    if plan["break_even"]:
+        blocks.append(
+            Table(
+                "Where the fleet costs as much as an API that bills every token alike; above that "
+                "load the fleet is cheaper.",
+                (
+                    Column("API price [$/M tokens]", True),
+                    Column("Requests a second", True),
+                    Column("Tokens a day", True),
+                    Column("Within this fleet"),
+                ),
+                tuple(
+                    (
+                        cell("api_price", row["api_price"]),
+                        number(row["requests_per_s"]),
+                        number(row["tokens_per_day"]),
+                        cell("", row["reachable"]),
+                    )
+                    for row in plan["break_even"]
+                ),
+            )
+        )
+    if plan["energy"]:
+        blocks += [
+            Text("Every GPU at its rated power all the time.", lead="Energy, at most."),
+            Pairs(pairs(plan["energy"])),
+        ]
+    return blocks
+
+
+def _price(plan: Row) -> Row:
+    price: Row = plan["recommendation"]["price_per_gpu_hour"]
+    return price
+
+
+def reserve_blocks(plan: Row) -> list[Block]:
+    """How a replica runs at the busiest load, on average, and when another one has failed."""
+    best = plan["recommendation"]
+    states = {"busiest": best["estimate"], "mean load": best["mean_load"]}
+    if best["spare"]["one_fails"]:
+        states["one failed"] = best["spare"]["one_fails"]
+    columns = (Column("A replica, steady state"), *(Column(name, True) for name in states))
+    keys = list(best["estimate"])
+    rows = tuple(
+        (_OPERATION.get(key, key), *(cell(key, state[key]) for state in states.values()))
+        for key in keys
+    )
+    return [Table("Times in ms, by steady-state estimate.", columns, rows)]
+
+
+_OPERATION = {
+    "batch": "Sequences decoding",
+    "rate": "Requests a second",
+    "step_s": "Step [ms]",
+    "ttft_mean_s": "TTFT, mean [ms]",
+    "ttft_p95_s": "TTFT, p95 [ms]",
+    "tpot_mean_s": "TPOT, mean [ms]",
+    "tpot_p95_s": "TPOT, p95 [ms]",
+    "e2e_mean_s": "E2E, mean [ms]",
+    "utilisation": "Of the most it sustains",
+    "prefill_share": "Step time on prompts",
+    "cache_share": "Step time on cache reads",
+}
+
+
+def sensitivity_blocks(plan: Row) -> list[Block]:
+    """What moves the cost, and what-ifs."""
+    rows = plan["sensitivities"]
+    blocks: list[Block] = []
+    if rows:
+        blocks += [
+            tornado_picture(rows),
+            Table(
+                "Cost of the fleet at either end of each input, the rest as planned; replicas are "
+                "taken as fractions, so the plan itself stands at "
+                f"{format_dollars(rows[0]['base'])} an hour here.",
+                (
+                    Column("Input"),
+                    Column("Low"),
+                    Column("High"),
+                    Column("$/h, low", True),
+                    Column("$/h, high", True),
+                ),
+                tuple(
+                    (
+                        row["name"],
+                        row["low_input"],
+                        row["high_input"],
+                        format_dollars(row["low"]),
+                        format_dollars(row["high"]),
+                    )
+                    for row in rows
+                ),
+            ),
+        ]
+    if plan["what_ifs"]:
+        blocks.append(_what_ifs(plan["what_ifs"]))
+    return blocks or [Text("Nothing was varied.")]
+
+
+def _what_ifs(rows: Sequence[Row]) -> Table:
+    return Table(
+        "What if one thing were different, by steady-state estimate. Held: sequences one replica's "
+        "pool holds, median.",
+        (
+            Column("Change"),
+            Column("Replicas", True),
+            Column("GPUs", True),
+            Column("$/h", True),
+            Column("Held", True),
+            Column("TTFT p95 [ms]", True),
+            Column("TPOT p95 [ms]", True),
+            Column("Note"),
+        ),
+        tuple(
+            (
+                row["name"],
+                cell("replicas", row["replicas"]),
+                cell("n_gpus", row["n_gpus"]),
+                cell("dollars_per_hour", row["dollars_per_hour"]),
+                cell("fits", row["fits"]),
+                cell("ttft_p95_s", row["ttft_p95_s"]),
+                cell("tpot_p95_s", row["tpot_p95_s"]),
+                row["note"],
+            )
+            for row in rows
+        ),
+        faint=tuple(i for i, row in enumerate(rows) if row["replicas"] is None),
+    )
+
+
+def alternatives_blocks(plan: Row) -> list[Block]:
+    """Cost against latency, the fleets that would do, those simulated."""
+    best = plan["recommendation"]
+    rows = [{**best, "dollars_per_hour": best["dollars_per_hour"]["estimate"]}]
+    rows += plan["alternatives"][:MOST_ROWS]
+    blocks: list[Block] = [_front(plan["pareto"]), _costs(rows), _operations(rows)]
+    left = len(plan["alternatives"]) - MOST_ROWS
+    if left > 0:
+        blocks.append(Text(f"{whole(left)} dearer fleets more stand in plan.json.", small=True))
+    if plan["tried"]:
+        blocks.append(_tried(plan["tried"]))
+    return blocks
+
+
+def _front(rows: Sequence[Row]) -> Table:
+    return Table(
+        "Fleets that none is both cheaper and faster than. Times in ms.",
+        (
+            *_FLEET,
+            Column("$/h", True),
+            Column("E2E mean", True),
+            Column("TTFT p95", True),
+            Column("TPOT p95", True),
+        ),
+        tuple(
+            (
+                *_named(row),
+                *_cells(row, "dollars_per_hour", "e2e_mean_s", "ttft_p95_s", "tpot_p95_s"),
+            )
+            for row in rows
+        ),
+    )
+
+
+_FLEET = (Column("Fleet"), Column("Weights"), Column("Cache"))
+
+
+def _named(row: Row) -> tuple[str, str, str]:
+    return (fleet_name(row), row["weight_dtype"], row["kv_dtype"])
+
+
+def _cells(row: Row, *keys: str) -> tuple[str, ...]:
+    return tuple(cell(key, row[key]) for key in keys)
+
+
+def _costs(rows: Sequence[Row]) -> Table:
+    return Table(
+        "Fleets that keep the promises by estimate, the chosen one first. Capacity: requests a "
+        "second one replica carries within them.",
+        (
+            *_FLEET,
+            Column("GPUs", True),
+            Column("$/h", True),
+            Column("Capacity", True),
+            Column("More load is stopped by"),
+        ),
+        tuple(
+            (
+                *_named(row),
+                *_cells(row, "n_gpus", "dollars_per_hour", "capacity_per_replica"),
+                limit_words(row["limited_by"]),
+            )
+            for row in rows
+        ),
+        strong=(0,),
+    )
+
+
+def _operations(rows: Sequence[Row]) -> Table:
+    keys = list(_OPERATION)
+    keys.remove("tpot_mean_s")
+    heads = (
+        "Batch",
+        "Req/s",
+        "Step",
+        "TTFT mean",
+        "TTFT p95",
+        "TPOT p95",
+        "E2E",
+        "Load",
+        "Prompts",
+    )
+    return Table(
+        "The same fleets at the busiest load, a replica each. Times in ms; the mean TPOT is the "
+        "step. Load: of the most it sustains; prompts, cache: shares of the step.",
+        (Column("Fleet"), *(Column(head, True) for head in (*heads, "Cache"))),
+        tuple((fleet_name(row), *_cells(row["estimate"], *keys)) for row in rows),
+        strong=(0,),
+    )
+
+
+def _tried(rows: Sequence[Row]) -> Table:
+    return Table(
+        "Fleets simulated, at the promises' percentile. Times in ms.",
+        (
+            *_FLEET,
+            Column("$/h", True),
+            Column("TTFT", True),
+            Column("TPOT", True),
+            Column("Misses"),
+            Column("Runs", True),
+        ),
+        tuple(
+            (
+                *_named(row),
+                *_cells(row, "dollars_per_hour", "ttft_s", "tpot_s"),
+                ", ".join(name.upper() for name in row["missed"]) or "nothing",
+                whole(row["tries"]),
+            )
+            for row in rows
+        ),
+    )
+
+
+STAGES = {
+    "memory": "the model or its longest request does not fit",
+    "slo": "a promise is missed with hardly any load",
+    "price": "no price is known",
+    "step time": "no step time is known",
+    "simulation": "the simulation missed a promise",
+}
+
+
+def rejected_blocks(plan: Row) -> list[Block]:
+    """Every candidate set aside, with its reason."""
+    rows = plan["rejected"]
+    if not rows:
+        return [Text("No candidate was set aside.")]
+    counts = Counter(row["stage"] for row in rows)
+    said = tuple(
+        f"{whole(count)}: {STAGES.get(stage, stage)}" for stage, count in counts.most_common()
+    )
+    blocks: list[Block] = [
+        Text(f"{whole(len(rows))} candidate{'s were' if len(rows) > 1 else ' was'} set aside."),
+        Bullets(said),
+        Table(
+            "Candidates set aside and why. Latencies in ms with hardly any load, where those are "
+            "what stops them.",
+            (
+                *_FLEET,
+                Column("For"),
+                Column("Why"),
+                Column("TTFT p95", True),
+                Column("TPOT p95", True),
+            ),
+            tuple(
+                (
+                    *_named(row),
+                    row["stage"],
+                    row["reason"],
+                    *_cells(row, "ttft_p95_s", "tpot_p95_s"),
+                )
+                for row in rows[:MOST_ROWS]
+            ),
+        ),
+    ]
+    if len(rows) > MOST_ROWS:
+        blocks.append(Text(f"{whole(len(rows) - MOST_ROWS)} more stand in plan.json.", small=True))
+    if plan["tried"] and not plan["recommendation"]:
+        blocks.append(_tried(plan["tried"]))
+    return blocks

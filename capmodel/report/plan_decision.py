@@ -1,0 +1,238 @@
+"""The first page of a plan: what to rent, what it costs, what users feel, how sure that is."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from capmodel.report.document import (
+    Block,
+    Bullets,
+    Column,
+    Fact,
+    Facts,
+    Table,
+    Text,
+    Verdict,
+)
+from capmodel.report.fields import RULERS, cell, fleet_name, limit_words
+from capmodel.report.numbers import NONE, number, whole
+from capmodel.report.plan_choices import STAGES
+from capmodel.report.plan_figures import cost_picture
+from capmodel.units import format_dollars, format_percent, format_seconds
+
+Row = Mapping[str, Any]
+_ENDS = ("low", "estimate", "high")
+_PROMISED = {
+    "ttft": "Time to the first token",
+    "tpot": "Time per further token",
+    "e2e": "To the end",
+}
+
+
+def decision_blocks(plan: Row) -> list[Block]:
+    """The page that decides, in a manager's words."""
+    blocks = _feasible(plan) if plan["recommendation"] else _infeasible(plan)
+    if plan["warnings"]:
+        blocks += [Text("", lead="Mind."), Bullets(tuple(plan["warnings"]))]
+    if plan["recommendation"]:
+        blocks.append(cost_picture(plan))
+    return blocks
+
+
+def _feasible(plan: Row) -> list[Block]:
+    best, clients = plan["recommendation"], plan["clients"]
+    cost = best["dollars_per_hour"]
+    gpus = f"{best['tp']} GPUs" if best["tp"] > 1 else "one GPU"
+    several = "replicas, each of" if best["replicas"] > 1 else "replica of"
+    replicas = f"{whole(best['replicas'])} {several} {gpus}"
+    kept = "within the promises" if _promises(plan["slo"]) else "(no latency was promised)"
+    blocks: list[Block] = [
+        Verdict(
+            f"{best['n_gpus']} × {best['gpu']} for {format_dollars(cost['estimate'])} an hour",
+            f"They serve {plan['model']['name']} {kept}: {replicas}, weights in "
+            f"{best['weight_dtype']}, KV cache in {best['kv_dtype']}. {_load(plan['workload'])}",
+        ),
+        Facts(
+            (
+                Fact("GPUs", whole(best["n_gpus"]), _replica_range(best)),
+                Fact(
+                    "Cost an hour",
+                    format_dollars(cost["estimate"]),
+                    f"{format_dollars(cost['low'])} to {format_dollars(cost['high'])}",
+                ),
+                Fact(
+                    "A million output tokens",
+                    cell("per_million_output", plan["costs"]["per_million_output"]),
+                    f"prompt tokens {cell('per_million_input', plan['costs']['per_million_input'])}"
+                    ", at the mean load",
+                ),
+                Fact(
+                    "Load against capacity",
+                    format_percent(best["estimate"]["utilisation"], 0),
+                    f"at the busiest; {format_percent(best['mean_load']['utilisation'], 0)} on "
+                    "average",
+                ),
+            )
+        ),
+        _felt(plan),
+        Text(_binds(plan), lead="What binds."),
+        Text(_how_sure(plan), lead="How sure."),
+        Text(_one_fails(best), lead="If a replica fails."),
+        Text(
+            f"Set max_num_seqs to {whole(clients['max_num_seqs'])} on every replica and let at "
+            f"most {whole(clients['clients'])} requests into the fleet at once; more would break "
+            f"{limit_words(clients['limited_by'])}.",
+            lead="What to set.",
+        ),
+    ]
+    return blocks
+
+
+def _infeasible(plan: Row) -> list[Block]:
+    blocks: list[Block] = [Verdict("No fleet was found that does this", _sentence(plan), "no")]
+    closest = plan["closest"]
+    if closest:
+        blocks.append(
+            Facts(
+                (
+                    Fact(
+                        "Closest",
+                        fleet_name(closest),
+                        f"weights {closest['weight_dtype']}, cache {closest['kv_dtype']}",
+                    ),
+                    Fact("Set aside for", closest["stage"], STAGES.get(closest["stage"], "")),
+                    Fact("Its TTFT p95", _time(closest["ttft_p95_s"]), _limit(plan, "ttft_s")),
+                    Fact("Its TPOT p95", _time(closest["tpot_p95_s"]), _limit(plan, "tpot_s")),
+                )
+            )
+        )
+        blocks.append(Text(closest["reason"], lead="What blocks it."))
+    blocks.append(Text(_load(plan["workload"]), lead="What was asked."))
+    return blocks
+
+
+def _sentence(plan: Row) -> str:
+    text = str(plan["message"]).strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def _limit(plan: Row, key: str) -> str:
+    value = plan["slo"].get(key)
+    return "nothing was promised" if value is None else f"promised {format_seconds(value)}"
+
+
+def _time(seconds: float | None) -> str:
+    return NONE if seconds is None else format_seconds(seconds)
+
+
+def _load(workload: Row) -> str:
+    lengths = (
+        f"{whole(workload['input_mean'])} prompt and {whole(workload['output_mean'])} output "
+        "tokens on average"
+    )
+    if workload["concurrency"] is not None:
+        return f"The load: {whole(workload['concurrency'])} clients at once, {lengths}."
+    return (
+        f"The load: {number(workload['rate'])} requests a second at the busiest "
+        f"({number(workload['mean_rate'])} on average), {lengths}."
+    )
+
+
+def _replica_range(best: Row) -> str:
+    if best["replicas_low"] == best["replicas_high"]:
+        return "as many at either end of the step time's interval"
+    return (
+        f"{whole(best['replicas_low'])} to {whole(best['replicas_high'])} replicas over the step "
+        "time's interval"
+    )
+
+
+def _promises(slo: Row) -> dict[str, float]:
+    return {name: slo[f"{name}_s"] for name in _PROMISED if slo.get(f"{name}_s") is not None}
+
+
+def _felt(plan: Row) -> Table:
+    latency, slo = plan["latency"], plan["slo"]
+    part = f"p{slo['percentile']:g}"
+    rows = []
+    for name, words in _PROMISED.items():
+        figures = latency.get(f"{name}_{part}_s")
+        if figures is None:
+            continue
+        limit = slo.get(f"{name}_s")
+        rows.append(
+            (
+                f"{words} ({name.upper()})",
+                cell(f"{name}_s", limit),
+                *(cell(f"{name}_s", figures[end]) for end in _ENDS),
+                _kept(figures, limit),
+            )
+        )
+    return Table(
+        f"What users feel, in ms: {slo['percentile']:g} of 100 requests stay below. Low and high "
+        f"are the ends of the step time's interval. From the {latency['from']}.",
+        (
+            Column("In ms"),
+            Column("Promised", True),
+            Column("Low", True),
+            Column("Estimate", True),
+            Column("High", True),
+            Column("Kept"),
+        ),
+        tuple(rows),
+    )
+
+
+def _kept(figures: Row, limit: float | None) -> str:
+    if limit is None:
+        return NONE
+    met = [value is not None and value <= limit for value in (figures[end] for end in _ENDS)]
+    if all(met):
+        return "yes, at both ends"
+    return "yes, but not at the high end" if met[1] else "no"
+
+
+def _binds(plan: Row) -> str:
+    best = plan["recommendation"]
+    text = (
+        f"More load is stopped by {limit_words(best['limited_by'])}. Most of a step goes into "
+        f"{RULERS.get(best['step_ruled_by'], best['step_ruled_by'])}."
+    )
+    if plan["crossover"]:
+        text += f" More batch ends at {plan['crossover']['ceiling']}."
+    return text
+
+
+def _how_sure(plan: Row) -> str:
+    calibration = plan["calibration"]
+    text = (
+        f"The step time may be {calibration['low_factor']:.2f} to "
+        f"{calibration['high_factor']:.2f} times the estimate (calibration "
+        f"{calibration['id'] or 'given'}). "
+    )
+    simulation = plan["simulation"]
+    if simulation:
+        text += (
+            f"Latencies come from simulating {whole(simulation['n'])} requests on "
+            f"{whole(simulation['replicas_simulated'])} replica"
+            f"{'s' if simulation['replicas_simulated'] > 1 else ''}, at the estimate and at either "
+            "end."
+        )
+    else:
+        text += "Latencies are steady-state estimates; nothing was simulated."
+    return text
+
+
+def _one_fails(best: Row) -> str:
+    spare = best["spare"]
+    if best["replicas"] == 1:
+        first = "There is no other: nothing is served until it is back."
+    elif spare["keeps_promises"]:
+        first = "The rest keep the promises."
+    elif spare["one_fails"] is None:
+        first = "The rest cannot keep up."
+    else:
+        first = "The rest keep up, but miss the promises."
+    return (
+        f"{first} With one spare: {whole(spare['replicas'])} replicas, "
+        f"{format_dollars(spare['dollars_per_hour'])} an hour."
+    )

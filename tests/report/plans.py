@@ -1,0 +1,126 @@
+"""Plans for the tests: one as `capmodel plan` wrote it, and variations that are awkward to set.
+
+`plan.json` was made with a nameplate calibration (fixed shares of the datasheet's bandwidth and
+peak), so its figures stand for no measurement.
+"""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+from summaries import summary
+
+_PLAN = json.loads((Path(__file__).parent / "plan.json").read_text())
+
+
+def plan() -> dict[str, Any]:
+    """Two replicas of llama-3-70b, sixteen fleets that would do, some that do not fit."""
+    return copy.deepcopy(_PLAN)
+
+
+def complete() -> dict[str, Any]:
+    """With all a plan may carry beside: command, inputs, requests by context, calibration card."""
+    card = {key: value for key, value in summary().items() if key in _CARD}
+    made = plan()
+    return {
+        **made,
+        "date": "2026-03-01",
+        "command": "capmodel plan --model llama-3-70b --gpu h100 --gpu h200 --rate 12",
+        "inputs": [{"name": "conv.csv", "sha256": "ab" * 32}],
+        "fits": [{"context_len": 1024 * 2**i, "max_concurrency": 1300 // 2**i} for i in range(12)],
+        "calibration": {**made["calibration"], **card},
+    }
+
+
+_CARD = {"rows", "used_by", "noise_floor_mape", "grade_card", "absent_splits", "coefficients"}
+
+
+def long_names() -> dict[str, Any]:
+    """A model and a GPU whose names do not fit a line, and reasons that do not fit a cell."""
+    made = plan()
+    unbroken, many = "accelerator" * 12, "an-organisation/A_Very_Long_Name-405B-Instruct " * 3
+    made["model"]["name"] = many + unbroken
+    made["warnings"] = [many * 5, unbroken]
+    for row in (made["recommendation"], *made["alternatives"], *made["pareto"], *made["tried"]):
+        row["gpu"] = unbroken
+    for row in made["rejected"]:
+        row |= {"gpu": unbroken, "reason": many * 3, "stage": unbroken}
+    made["sensitivities"][0]["name"] = "an input whose name is longer than most"
+    made["what_ifs"][0]["note"] = many * 4
+    return made
+
+
+def forty() -> dict[str, Any]:
+    """Forty alternatives, forty set aside."""
+    made = plan()
+    made["alternatives"] = [
+        {**made["alternatives"][i % 15], "gpu": f"gpu-{i}", "dollars_per_hour": 20.0 + i}
+        for i in range(40)
+    ]
+    made["rejected"] = [{**made["rejected"][0], "gpu": f"old-{i}"} for i in range(40)]
+    return made
+
+
+def single() -> dict[str, Any]:
+    """One candidate, no promise, nothing simulated, no energy, no interval."""
+    made = plan()
+    latency = {
+        key: dict.fromkeys(("low", "estimate", "high"), figures["estimate"])
+        for key, figures in made["latency"].items()
+        if key in ("ttft_mean_s", "ttft_p95_s", "tpot_mean_s", "tpot_p95_s", "e2e_mean_s")
+    }
+    empty = ("alternatives", "tried", "rejected", "pareto", "what_ifs", "sensitivities")
+    return {
+        **made,
+        **{key: [] for key in (*empty, "warnings", "break_even", "not_modelled")},
+        "slo": {"ttft_s": None, "tpot_s": None, "e2e_s": None, "percentile": 95.0},
+        "latency": {"from": "steady-state estimate", **latency},
+        "simulation": None,
+        "energy": None,
+        "calibration": {"id": None, "low_factor": 1.0, "high_factor": 1.0},
+    }
+
+
+def infeasible() -> dict[str, Any]:
+    """Nothing keeps the promises; the closest misses one."""
+    made = plan()
+    closest = {
+        **made["rejected"][0],
+        "stage": "slo",
+        "reason": "TPOT p95 7.3 ms with hardly any load, promised 1.0 ms",
+        "ttft_p95_s": 0.0654,
+        "tpot_p95_s": 0.00729,
+    }
+    kept = {key: made[key] for key in _ALWAYS}
+    return {
+        **kept,
+        "feasible": False,
+        "message": "no candidate keeps the promises; the closest: TPOT p95 7.3 ms",
+        "recommendation": None,
+        "closest": closest,
+        "alternatives": [],
+        "tried": [],
+        "rejected": [closest, *made["rejected"]],
+        "pareto": [],
+        "what_ifs": [],
+        "sensitivities": [],
+    }
+
+
+_ALWAYS = (
+    *("schema_version", "kind", "package_version", "seed", "warnings", "model", "workload"),
+    *("slo", "simulated", "not_modelled"),
+)
+
+
+def non_latin() -> dict[str, Any]:
+    """Titles and names in scripts the text font lacks, and markup of Typst and HTML."""
+    made = plan()
+    made["model"]["name"] = "通义千问-72b"
+    return {
+        **made,
+        "title": "容量計画 · خطة السعة · План ёмкости 🚀 <script>alert(1)</script> #panic() $x$",
+        "warnings": ['#import "x.typ"', "<img src=x>", "a\x00b\ud800c"],
+        "not_modelled": ["*bold* _emph_ @ref // comment"],
+    }

@@ -1,0 +1,152 @@
+"""A plan as PDF: awkward ones set, every figure of plan.json is in the text, margins stay white."""
+
+import io
+import re
+from functools import cache
+
+import numpy as np
+import plans
+import pypdf
+import pytest
+from PIL import Image
+
+from capmodel.report import write_plan_html, write_plan_pdf
+from capmodel.report.fields import cell
+from capmodel.report.html import render_html
+from capmodel.report.pdf import render_pages, render_pdf
+from capmodel.report.plan import plan_document
+
+AWKWARD = (plans.long_names, plans.forty, plans.single, plans.infeasible, plans.non_latin)
+ALL = (plans.plan, plans.complete, *AWKWARD)
+FIGURE = re.compile(r"\$?-?\d[\d,]*(?:\.\d+)?")
+
+
+@cache
+def _document(make):
+    return plan_document(make())
+
+
+@cache
+def _pages(make):
+    pdf = render_pdf(_document(make))
+    return [page.extract_text() for page in pypdf.PdfReader(io.BytesIO(pdf)).pages]
+
+
+def _figures(value, key, path):
+    """Every number of a plan as (path, printed form); the key that names its unit is the nearest
+    one that is neither an end (low, estimate, high) nor an index."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            named = key if name in ("low", "estimate", "high", "base") else name
+            yield from _figures(item, named, f"{path}.{name}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _figures(item, key, f"{path}[{index}]")
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield path, cell(_UNIT.get(key, key), value)
+
+
+# Keys that say what a row is about, not what its figures are in.
+_UNIT = {"sensitivities": "dollars", "p5": "fits", "p50": "fits", "p95": "fits"}
+
+
+@pytest.mark.parametrize(
+    "make", [plans.plan, plans.complete, plans.single], ids=lambda f: f.__name__
+)
+def test_every_figure_of_the_plan_stands_in_the_text(make):
+    printed = set(FIGURE.findall(" ".join(_pages(make)).replace("\u200b", "")))
+    known = {"schema_version"}
+    absent = [
+        (path, text)
+        for path, text in _figures(make(), "", "plan")
+        if path.split(".")[-1] not in known and FIGURE.findall(text)[0] not in printed
+    ]
+    assert absent == []
+
+
+@pytest.mark.parametrize("make", ALL, ids=lambda make: make.__name__)
+def test_margins_stay_white(make):
+    for page in render_pages(_document(make), ppi=50):
+        pixels = np.asarray(Image.open(io.BytesIO(page)).convert("L"))
+        margin = round(1.4 / 2.54 * 50)
+        for edge in (pixels[:, :margin], pixels[:, -margin:], pixels[:margin], pixels[-14:]):
+            assert edge.min() > 250
+
+
+@pytest.mark.parametrize(
+    "make", [plans.plan, plans.forty, plans.infeasible], ids=lambda f: f.__name__
+)
+def test_the_page_that_decides_is_one_page(make):
+    assert "Workload" not in _pages(make)[0]
+    assert _pages(make)[1].startswith("Workload")
+
+
+def test_the_first_page_answers():
+    made, first = plans.plan(), _pages(plans.plan)[0]
+    best = made["recommendation"]
+    for part in (
+        f"{best['n_gpus']} × {best['gpu']}",
+        cell("dollars", best["dollars_per_hour"]["estimate"]),
+        cell("per_million_output", made["costs"]["per_million_output"]),
+        cell("ttft", made["latency"]["ttft_p95_s"]["high"]),
+        cell("tpot", made["slo"]["tpot_s"]),
+        "What binds.",
+        "How sure.",
+    ):
+        assert part in first
+
+
+def test_infeasible_says_what_is_closest_and_what_blocks():
+    first = _pages(plans.infeasible)[0]
+    assert "No fleet was found" in first
+    assert "7.29 ms" in first
+    assert "promised 1.0 ms" in first
+
+
+def test_rows_left_out_are_counted():
+    made = plans.forty()
+    made["alternatives"] = made["alternatives"] * 2
+    text = " ".join(
+        page.extract_text()
+        for page in pypdf.PdfReader(io.BytesIO(render_pdf(plan_document(made)))).pages
+    )
+    assert "40 dearer fleets more stand in plan.json" in text
+
+
+def test_html_has_the_same_figures_and_no_foreign_markup():
+    page = render_html(_document(plans.non_latin))
+    assert "<script>" not in page
+    assert "<img src=x>" not in page
+    assert "容量計画" in page
+    plain = re.sub(r"<[^>]+>", " ", render_html(_document(plans.plan)))
+    printed = set(FIGURE.findall(plain))
+    assert all(
+        FIGURE.findall(text)[0] in printed
+        for path, text in _figures(plans.plan(), "", "plan")
+        if "schema_version" not in path
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema_version": 99}, "schema version 99"),
+        ({"kind": "metrics"}, "expected a plan"),
+        ({"rejected": None}, None),
+    ],
+)
+def test_what_is_no_plan_is_refused(change, message, tmp_path):
+    broken = {**plans.plan(), **change}
+    if message is None:
+        del broken["rejected"]
+        message = "without rejected"
+    for write in (write_plan_pdf, write_plan_html):
+        with pytest.raises(ValueError, match=message):
+            write(broken, tmp_path / "plan.out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_equal_plans_give_equal_bytes(tmp_path):
+    for name in ("a.pdf", "b.pdf"):
+        write_plan_pdf(plans.infeasible(), tmp_path / name)
+    assert (tmp_path / "a.pdf").read_bytes() == (tmp_path / "b.pdf").read_bytes()
