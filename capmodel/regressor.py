@@ -1,0 +1,192 @@
+"""What the roofline leaves, learned on memory-traffic coordinates.
+
+The model is a kernel ridge regression of log(step time / roofline), one per engine and GPU, on
+logarithmic coordinates of what a step reads and computes. Far from its rows the correction fades
+to nothing, so an unseen model or GPU falls back on physics. `similarity` says how near the rows a
+prediction stands, from 1 (on them) to 0.
+
+The roofline reaches this module as a column, `ROOFLINE`; it knows no roofline of its own.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.linalg import cho_factor, cho_solve
+
+Array = npt.NDArray[np.float64]
+
+ROOFLINE = "roofline_s"
+
+# Coordinate: how far apart two steps are in each direction. A distance of 1 is about as far as
+# one measured step says something of another.
+COORDINATES = {
+    "sequences": "log2 sequences, a quarter per doubling",
+    "single": "1 for a single sequence: kernels for one row differ",
+    "context": "log2 cached tokens per sequence, a quarter per doubling",
+    "prefill": "log2 prompt tokens per sequence and step, a quarter per doubling",
+    "chunk": "log2 prompt tokens per prefill pass, a quarter per doubling",
+    "tp": "log2 tensor-parallel degree, half per doubling",
+    "pp": "log2 pipeline stages, half per doubling",
+    "weights": "log2 weight bytes of the whole model, a third per doubling",
+    "layers": "layers, 1/64 each",
+    "cache": "log2 cache bytes per token of the whole model, a quarter per doubling",
+    "intensity": "log2 matmul FLOP per weight byte and sequence, a quarter per doubling",
+    "ridge": "log2 peak over bandwidth, half per doubling: tells matmul dtypes apart",
+    "cache_dtype": "1 where the cache is stored in fewer than 16 bits",
+    "routed": "4 where experts are routed",
+}
+
+
+def coordinates(
+    features: Mapping[str, Array] | pd.DataFrame, kv_dtype: npt.NDArray[np.object_] | None = None
+) -> Array:
+    """Where each step stands, (rows, len(COORDINATES)).
+
+    features: rows of `add_features`, or a mapping of its columns as arrays (rows,).
+    kv_dtype: (rows,) names; by default the column of that name.
+    """
+    rows = len(features["sequences"])
+
+    def column(name: str, absent: float) -> Array:
+        if name not in features:
+            return np.full(rows, absent)
+        values = np.asarray(features[name], dtype=float)
+        return np.where(np.isnan(values), absent, values)
+
+    sequences = column("sequences", 1.0)
+    batch = np.maximum(column("batch_size", 1.0), 1e-9)
+    tp, pp = column("tp", 1.0), 1.0 + column("hops", 0.0)
+    stored = column("weight_stored_bytes", 1.0) * pp
+    matmul = (column("flop", 1.0) - column("attention_flop", 0.0)) / np.maximum(sequences, 1e-9)
+    if kv_dtype is None and "kv_dtype" in features:
+        kv_dtype = np.asarray(features["kv_dtype"])
+    wide = np.isin(kv_dtype, ("bf16", "fp16")) if kv_dtype is not None else np.full(rows, True)
+    return np.column_stack([
+        np.log2(np.maximum(sequences, 0.25)) / 4,
+        0.5 * (sequences <= 1.0),
+        np.log2(np.maximum(column("context_len", 1.0), 1.0)) / 4,
+        np.log2(1.0 + column("prefill_tokens", 0.0) / batch) / 4,
+        np.log2(np.maximum(column("prefill_chunk", 1.0), 1.0)) / 4,
+        np.log2(tp) / 2,
+        np.log2(pp) / 2,
+        np.log2(stored * tp) / 3,
+        column("layers", 1.0) / (1.0 + column("prefill_passes", 0.0)) / 64,
+        np.log2(np.maximum(column("kv_bytes_per_token", 1.0) * tp, 1.0)) / 4,
+        np.log2(matmul / stored) / 4,
+        np.log2(column("gpu_peak_flops", 1.0) / column("gpu_bandwidth", 1.0)) / 2,
+        np.where(wide, 0.0, 1.0),
+        4.0 * column("routed", 0.0),
+    ])  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCorrection:
+    """The correction of one (engine, GPU): landmarks (m, d) and their weights (m,)."""
+
+    landmarks: Array
+    weights: Array
+    n_rows: int
+
+    def __call__(self, points: Array, block: int = 16384) -> tuple[Array, Array]:
+        """Log correction and similarity at points (rows, d), each (rows,)."""
+        value, near = np.empty(len(points)), np.empty(len(points))
+        for start in range(0, len(points), block):
+            kernel = matern(points[start : start + block], self.landmarks)
+            value[start : start + block] = kernel @ self.weights
+            near[start : start + block] = kernel.max(axis=1)
+        return value, near
+
+
+def matern(left: Array, right: Array) -> Array:
+    """Matern 5/2 kernel of unit length, (len(left), len(right))."""
+    squared = (
+        (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)[None, :] - 2.0 * left @ right.T
+    )
+    distance = np.sqrt(5.0 * np.maximum(squared, 0.0))
+    return np.asarray((1.0 + distance + distance**2 / 3.0) * np.exp(-distance))
+
+
+@dataclass
+class TrafficRegressor:
+    """Step time = roofline x exp(correction); see the module's text.
+
+    ridge: how much scatter a row is allowed, relative to the size of the correction.
+    max_landmarks: rows that carry the correction of one (engine, GPU); spread evenly.
+    min_rows: pairs with fewer rows get no correction. limit: the largest |log correction|.
+
+    Fitted state: `corrections_`, from (engine, GPU) to LocalCorrection.
+    """
+
+    ridge: float = 0.02
+    max_landmarks: int = 256
+    min_rows: int = 8
+    limit: float = 2.0
+    corrections_: dict[tuple[str, str], LocalCorrection] = field(default_factory=dict, repr=False)
+
+    def fit(self, features: pd.DataFrame, step_time_s: Array | pd.Series) -> "TrafficRegressor":
+        """features: rows of `add_features` with the column ROOFLINE [s]; step_time_s: [s]."""
+        target = np.log(np.asarray(step_time_s, float) / features[ROOFLINE].to_numpy(float))
+        target = np.clip(target, -self.limit, self.limit)
+        points = coordinates(features)
+        self.corrections_ = {
+            (str(engine), str(gpu)): self._fit_one(points[rows], target[rows])
+            for (engine, gpu), rows in features.groupby(
+                ["engine", "gpu"], sort=True
+            ).indices.items()
+            if len(rows) >= self.min_rows
+        }
+        return self
+
+    def predict(self, features: pd.DataFrame) -> Array:
+        """Step time of each row [s], (rows,)."""
+        value, _ = self.correct(features)
+        return features[ROOFLINE].to_numpy(float) * np.exp(value)
+
+    def correct(self, features: pd.DataFrame) -> tuple[Array, Array]:
+        """Log correction and similarity of each row; both 0 for an unknown engine or GPU."""
+        value, near = np.zeros(len(features)), np.zeros(len(features))
+        points = coordinates(features)
+        for pair, rows in _pairs(features):
+            local = self.corrections_.get(pair)
+            if local is not None:
+                value[rows], near[rows] = local(points[rows])
+        return np.clip(value, -self.limit, self.limit), near
+
+    def _fit_one(self, points: Array, target: Array) -> LocalCorrection:
+        chosen = spread_out(points, self.max_landmarks)
+        landmarks = points[chosen]
+        among = matern(landmarks, landmarks)
+        if len(chosen) == len(points):
+            among[np.diag_indices_from(among)] += self.ridge
+            weights = cho_solve(cho_factor(among), target[chosen])
+        else:
+            across = matern(points, landmarks)
+            system = across.T @ across + self.ridge * among
+            system[np.diag_indices_from(system)] += 1e-8 * len(points)
+            weights = cho_solve(cho_factor(system), across.T @ target)
+        return LocalCorrection(landmarks, np.asarray(weights), len(points))
+
+
+def _pairs(features: pd.DataFrame) -> Iterator[tuple[tuple[str, str], npt.NDArray[np.intp]]]:
+    """Each (engine, GPU) of the rows, with the rows' positions."""
+    engines, gpus = features["engine"].astype(str), features["gpu"].astype(str)
+    for (engine, gpu), rows in engines.groupby(
+        [engines.to_numpy(), gpus.to_numpy()]
+    ).indices.items():  # type: ignore[misc]
+        yield (str(engine), str(gpu)), rows
+
+
+def spread_out(points: Array, n: int) -> npt.NDArray[np.intp]:
+    """Positions of at most `n` points that cover the rest: each the farthest from those before."""
+    if len(points) <= n:
+        return np.arange(len(points))
+    chosen = np.empty(n, dtype=np.intp)
+    chosen[0] = int(((points - points.mean(axis=0)) ** 2).sum(axis=1).argmin())
+    nearest = ((points - points[chosen[0]]) ** 2).sum(axis=1)
+    for place in range(1, n):
+        chosen[place] = int(nearest.argmax())
+        nearest = np.minimum(nearest, ((points - points[chosen[place]]) ** 2).sum(axis=1))
+    return np.sort(chosen)
