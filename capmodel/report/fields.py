@@ -51,6 +51,13 @@ LABELS = {
     "per_million_output": "A million output tokens",
     "wh_per_million_output": "Watt-hours a million output tokens, at most",
     "kilowatts": "Power at most [kW]",
+    "n_gpus": "GPUs",
+    "gpus": "GPUs looked at",
+    "dollars_per_hour": "Cost an hour",
+    "limited_by": "More load is stopped by",
+    "load_share": "Load against capacity",
+    "max_num_seqs": "max_num_seqs to set",
+    "clients": "Requests to let into the fleet",
     "low_factor": "Step time, low end (× estimate)",
     "high_factor": "Step time, high end (× estimate)",
 }
@@ -69,6 +76,8 @@ _SHARES = {
     *("fraction", "utilisation", "waste", "pool_use", "peak_pool_use", "overflow"),
     *("mape", "median_ape", "p90_ape", "bias", "coverage_90", "noise_floor_mape"),
 }
+_TIMES = ("ttft", "tpot", "e2e", "step_s")
+_SPELT = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "gpu": "GPU", "tp": "TP", "kv": "KV"}
 _PLAIN_BYTES = {"growth_bytes_per_token", "block_bytes"}
 _MONEY = ("dollars", "per_million", "api_price", "price")
 
@@ -94,7 +103,7 @@ def cell(key: str, value: Any) -> str:
         return format_dollars(value)
     if key in _SHARES or key.endswith("share"):
         return percent(value)
-    if key.startswith(("ttft", "tpot", "e2e", "step_s")):
+    if key.startswith(_TIMES):
         return milliseconds(value)
     if key == "c_step":
         return number(1e6 * value)
@@ -105,25 +114,19 @@ def label(key: str) -> str:
     """The key in words: `'input_mean'` is `'Prompt tokens a request, mean'`."""
     if key in LABELS:
         return LABELS[key]
-    words = key.removesuffix("_bytes").removesuffix("_s").replace("_", " ")
-    return words[:1].upper() + words[1:]
+    words = key.removesuffix("_bytes").removesuffix("_s").split("_")
+    text = " ".join(_SPELT.get(word, word) for word in words)
+    unit = " [ms]" if key.startswith(_TIMES) else ""
+    return text[:1].upper() + text[1:] + unit
 
 
 def pairs(values: Mapping[str, Any], *skip: str) -> tuple[tuple[str, str], ...]:
     """Label and value of every scalar of `values` that is known, those of `skip` left out."""
     return tuple(
-        (label(key), cell(key, value) + _unit(key, value))
+        (label(key), cell(key, value) + (" s" if key == "span_s" else ""))
         for key, value in values.items()
         if key not in skip and value is not None and not isinstance(value, dict | list)
     )
-
-
-def _unit(key: str, value: Any) -> str:
-    if value is None or isinstance(value, str | bool):
-        return ""
-    if key == "span_s":
-        return " s"
-    return " ms" if key.startswith(("ttft", "tpot", "e2e", "step_s")) else ""
 
 
 def limit_words(name: str) -> str:
