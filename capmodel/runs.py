@@ -175,6 +175,9 @@ def validate_runs(runs: pd.DataFrame, where: str = "runs table") -> pd.DataFrame
     return _complete(table, where)
 
 
+_NO_PROBLEMS = problem_table([])
+
+
 def _check_layout(runs: pd.DataFrame, where: str) -> None:
     if not len(runs.columns) or not len(runs):
         raise RunsError(problem_table([(None, "table", None, "it holds no rows")]), where)
@@ -208,7 +211,8 @@ def _check_column(series: pd.Series, column: RunColumn) -> tuple[pd.Series, list
         return text.where(~absent, str(column.default or "")), []
     numbers = pd.to_numeric(series, errors="coerce").astype(float)
     unreadable = numbers.isna() & ~absent
-    found = [_rows(series, unreadable, column.name, _why_no_number(series[unreadable]))]
+    why = _why_no_number(series[unreadable]) if unreadable.any() else ""
+    found = [_rows(series, unreadable, column.name, why)]
     if column.required or column.name == "step_time_s":
         found.append(_rows(series, absent, column.name, "a number is needed here"))
     infinite = pd.Series(np.isinf(numbers), index=numbers.index)
@@ -280,9 +284,9 @@ def _complete(table: pd.DataFrame, where: str) -> pd.DataFrame:
 
 
 def _rows(series: pd.Series, bad: pd.Series, column: str, reason: str) -> pd.DataFrame:
-    bad = bad.fillna(False).astype(bool)
     if not bad.any():
-        return problem_table([])
+        return _NO_PROBLEMS
+    bad = bad.fillna(False).astype(bool)
     values = series[bad]
     return pd.DataFrame(
         {"row": values.index + 1, "column": column, "value": values.to_numpy(object),

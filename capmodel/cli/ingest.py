@@ -32,7 +32,7 @@ def _facts(command: Any) -> Any:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--format", "format_", default="auto", show_default=True, metavar="NAME",
-              help="Read every file as this tool's; auto recognises each by its content.")  # fmt: skip
+              help="The tool that wrote the files; auto recognises each by content.")  # fmt: skip
 @_facts
 @options.out
 @options.as_json

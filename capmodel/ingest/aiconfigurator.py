@@ -92,8 +92,8 @@ def read_aiconfigurator(raw: pd.DataFrame) -> pd.DataFrame:
         gpu=raw["gpu"].str.replace("_sxm", "-sxm"),
         weight_dtype=_weights(raw), tp=tp, pp=pp, dp=dp, ep=ep, n_gpus=tp * pp * dp,
         batch_size=concurrency, concurrency=concurrency,
-        context_len=raw["input_len"] + raw["output_len"] / 2,
-        step_time_s=raw["tpot_s"],
+        context_len=numbers(raw, "input_len") + numbers(raw, "output_len") / 2,
+        step_time_s=numbers(raw, "tpot_s"),
         step_time_definition=np.where(disagg, "tpot_decode_only", "tpot"),
     )  # fmt: skip
     runs["kv_dtype"] = _cache(runs)
@@ -134,7 +134,7 @@ def _from_id(ids: pd.Series, key: str) -> np.ndarray:
 
 def _weights(raw: pd.DataFrame) -> pd.Series:
     model = raw["model"].astype(str)
-    given = raw["weight_dtype"].astype(str) if "weight_dtype" in raw else pd.Series("", raw.index)
+    given = raw["weight_dtype"].astype(str)
     ending = model.str.extract(r"-(FP8|NVFP4)$", expand=False).str.lower().fillna("bf16")
     given = given.where(given != "", ending)
     return given.mask(model.str.contains("gpt-oss") & (given == "fp4"), "mxfp4")

@@ -222,7 +222,7 @@ def _raw_chunks(document: Document, tool: Tool, chunk: int) -> Iterator[pd.DataF
     path = document.path
     if tool.module is own and is_large(path):
         yield from table_chunks(document, chunk)
-    elif tool.module in (own, argonne):
+    elif tool.module is own:
         yield own.read_document(document)
     elif document.kind in ("json", "jsonl", "yaml"):
         records = iter(_records(document, tool))

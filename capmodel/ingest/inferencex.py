@@ -84,6 +84,4 @@ def read_inferencex(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def _word(raw: pd.DataFrame, name: str) -> pd.Series:
-    if name not in raw:
-        return pd.Series("", index=raw.index)
     return raw[name].fillna("").astype(str).str.strip().str.lower()

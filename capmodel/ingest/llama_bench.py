@@ -72,7 +72,7 @@ def read_llama_bench(raw: pd.DataFrame) -> pd.DataFrame:
     nearest = pd.Series(np.select([bits > 6, bits > 0], ["int8", "int4"], ""), index=raw.index)
     nearest = nearest.where(~quant.str.startswith("MXFP4"), "mxfp4")
     keep = [name for name in ("gpu", "engine_version", "prefill_chunk") if name in raw]
-    keys = [raw[name].astype(str) if name in raw else "f16" for name in ("type_k", "type_v")]
+    keys = [raw[name].replace("", "f16").astype(str) for name in ("type_k", "type_v")]
     runs = raw[keep].assign(
         engine="llama.cpp",
         model=name.str.replace(r"\s+(BF16|F16|F32|Q\d\w*|IQ\d\w*|MXFP4).*$", "", regex=True),

@@ -79,9 +79,7 @@ def _components(report: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def read_llmd_report(raw: pd.DataFrame) -> pd.DataFrame:
     """Rows of RUNS, unchecked, for one replica of the engine. raw: as VARIABLE_MAP, times [s]."""
-    empty = pd.Series("", index=raw.index)
-    generator = raw.get("generator", empty)
-    role = raw.get("role", empty)
+    generator, role = raw["generator"].astype(str), raw["role"].astype(str)
     replicas = np.nan_to_num(numbers(raw, "replicas"), nan=1.0)
     lost = np.nan_to_num(numbers(raw, "failed")) + np.nan_to_num(numbers(raw, "incomplete"))
     known = generator.str.lower().isin(_TRUE_TPOT).to_numpy()

@@ -38,6 +38,8 @@ def pick_records(
 ) -> pd.DataFrame:
     """One row per record with the columns of `variable_map`; times in seconds.
 
+    Columns of words are always there, empty where the tool wrote none; others only where it did.
+
     Raises RunsError for values that are no number, by row, field and value.
     """
     specs = [(field, field.split("."), *_spec(spec)) for field, spec in variable_map.items()]
@@ -66,9 +68,12 @@ def pick_table(table: pd.DataFrame, variable_map: Mapping[str, str], path: Path)
     units: dict[str, list[str | None]] = {}
     fields: dict[str, str] = {}
     for field, spec in variable_map.items():
-        if field not in table:
-            continue
         column, unit = _spec(spec)
+        if field not in table:
+            if column not in values and (column in _TEXT or unit == "text"):
+                empty = pd.Series("", index=range(len(table)), dtype=object)
+                values[column], units[column], fields[column] = empty, [unit], field
+            continue
         found = table[field].astype(object).reset_index(drop=True)
         if column in values:
             values[column] = values[column].where(~_absent_mask(values[column]), found)
@@ -106,8 +111,8 @@ def _absent(value: object) -> bool:
 
 
 def _absent_mask(found: pd.Series) -> pd.Series:
-    text = found.astype(str).str.strip().str.lower()
-    return found.isna() | text.isin(_NOTHING)
+    mask = np.fromiter((_absent(value) for value in found), dtype=bool, count=len(found))
+    return pd.Series(mask, index=found.index)
 
 
 def _converted(
@@ -121,10 +126,10 @@ def _converted(
     problems: list[tuple[int | None, str, object, str]] = []
     for column, found in values.items():
         absent = _absent_mask(found)
-        if absent.all():
-            continue
         if column in _TEXT or "text" in units[column]:
-            columns[column] = found.where(~absent, "").map(_word)
+            columns[column] = found.where(~absent, "").map(_word).astype(object)
+            continue
+        if absent.all():
             continue
         numbers, bad = _numbers(found, absent)
         if column.endswith("_s"):
@@ -146,7 +151,11 @@ def _word(value: object) -> str:
 
 def _numbers(found: pd.Series, absent: pd.Series) -> tuple[Array, list[tuple[int, str]]]:
     """Values as floats, and the rows that are none, with the reason. Times keep their unit."""
-    numbers: Array = pd.to_numeric(found.where(~absent), errors="coerce").to_numpy(float).copy()
+    present = found.where(~absent)
+    try:
+        numbers: Array = pd.to_numeric(present, errors="coerce").to_numpy(float).copy()
+    except (OverflowError, TypeError):  # a number beyond any float, or an object among them
+        numbers = np.array([_plain(value) for value in present])
     odd = np.isnan(numbers) & ~absent.to_numpy()
     odd |= found.map(type).isin([bool]).to_numpy()
     bad: list[tuple[int, str]] = []
@@ -157,12 +166,22 @@ def _numbers(found: pd.Series, absent: pd.Series) -> tuple[Array, list[tuple[int
     return numbers, bad
 
 
+def _plain(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return np.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return np.nan
+
+
 def _number_of(value: object) -> tuple[float, str]:
     """The number that a text means, or the reason why it is none."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return np.nan, f"expected a number, but it is a {type(value).__name__}"
     if not isinstance(value, str):
-        return np.nan, "the number is too large"
+        number = _plain(value)
+        return number, "" if number == number else "the number is too large"
     text = value.strip().strip("'\"").strip()
     match = _NUMBER.match(text.replace(",", "") if _GROUPED.match(text) else text)
     if not match:

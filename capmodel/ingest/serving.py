@@ -61,7 +61,6 @@ def serving_runs(raw: pd.DataFrame, definition: str = "tpot") -> pd.DataFrame:
     )
     concurrency = numbers(raw, "concurrency")
     runs["concurrency"] = np.where(np.isinf(concurrency), np.nan, concurrency)
-    runs = runs.dropna(axis="columns", how="all")
     set_aside(runs, completed == 0, "all_failed", "no request of the run came back")
     set_aside(runs, output <= 1, "no_decode", "a single token was generated; nothing was decoded")
     reason = "the tool gives no time per output token, and no E2E and TTFT to derive it from"

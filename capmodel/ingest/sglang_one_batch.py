@@ -49,8 +49,7 @@ def read_sglang_one_batch(raw: pd.DataFrame) -> pd.DataFrame:
         context_len=prompt + output / 2,
         step_time_definition="decode_step",
     )
-    if "engine" not in runs:
-        runs["engine"] = "sglang"
+    runs["engine"] = runs["engine"].replace("", "sglang")
     if (accepted > 0).any():  # -1 stands for no speculation
         runs["accepted_tokens"] = np.where(accepted > 0, accepted, np.nan)
     set_aside(runs, output <= 1, "no_decode", "a single token was generated; nothing was decoded")

@@ -61,7 +61,7 @@ def recognises(first: Mapping[str, object]) -> bool:
 def read_sglang_serving(raw: pd.DataFrame) -> pd.DataFrame:
     """Rows of RUNS, unchecked. raw: the fields of VARIABLE_MAP, times [s]."""
     ratio = numbers(raw, "random_range_ratio")
-    random = raw["dataset"].astype(str).str.startswith("random") if "dataset" in raw else False
+    random = raw["dataset"].astype(str).str.startswith("random")
     target = np.where(random, numbers(raw, "random_output_len") * (1 + ratio) / 2, np.nan)
     mean_ttft, median_ttft = numbers(raw, "ttft_s"), numbers(raw, "ttft_median_s")
     rough = np.isnan(mean_ttft) & np.isnan(numbers(raw, "tpot_s")) & ~np.isnan(median_ttft)

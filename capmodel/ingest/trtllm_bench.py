@@ -58,12 +58,10 @@ def recognises(first: Mapping[str, object]) -> bool:
 
 def read_trtllm_bench(raw: pd.DataFrame) -> pd.DataFrame:
     """Rows of RUNS, unchecked. raw: the fields of VARIABLE_MAP, times [s]."""
-    empty = pd.Series("", index=raw.index)
-    compute = raw["compute_dtype"].astype(str) if "compute_dtype" in raw else empty
-    given = raw["weight_dtype"].astype(str) if "weight_dtype" in raw else empty
+    compute, given = raw["compute_dtype"], raw["weight_dtype"]
     weights = given.map(_QUANTISATIONS).fillna(given)
-    cache = (raw["kv_dtype"].astype(str) if "kv_dtype" in raw else empty).str.lower()
-    runs = raw.drop(columns="compute_dtype", errors="ignore").assign(
+    cache = raw["kv_dtype"].astype(str).str.lower()
+    runs = raw.drop(columns="compute_dtype").assign(
         engine="tensorrt-llm",
         weight_dtype=weights.where(weights != "", compute),
         kv_dtype=cache.where(~cache.isin(["", "auto"]), compute),

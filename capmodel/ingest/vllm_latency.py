@@ -58,18 +58,20 @@ def records(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def read_vllm_latency(raw: pd.DataFrame) -> pd.DataFrame:
     """Rows of RUNS, unchecked; step and context follow once the given facts are in."""
-    runs = raw.assign(engine="vllm", step_time_definition="e2e_over_output")
-    compute = runs.pop("compute_dtype") if "compute_dtype" in runs else None
-    for name in ("weight_dtype", "kv_dtype"):
-        if name in runs:
-            text = runs[name].astype(object).fillna("").astype(str)
-            runs[name] = text.where(~text.str.lower().isin(_OPEN), "")
-    if compute is not None and "weight_dtype" not in runs:
-        text = compute.astype(str)
-        runs["weight_dtype"] = text.where(~text.str.lower().isin(_OPEN), "")
+    weights = raw["weight_dtype"].where(~_open(raw["weight_dtype"]), raw["compute_dtype"])
+    runs = raw.drop(columns="compute_dtype").assign(
+        engine="vllm",
+        step_time_definition="e2e_over_output",
+        weight_dtype=weights.where(~_open(weights), ""),
+        kv_dtype=raw["kv_dtype"].where(~_open(raw["kv_dtype"]), ""),
+    )
     if "speculative" in runs:
         runs["accepted_tokens"] = np.where(runs.pop("speculative") > 0, 2.0, 1.0)
     return runs
+
+
+def _open(words: pd.Series) -> pd.Series:
+    return words.astype(str).str.lower().isin(_OPEN)
 
 
 def finish(runs: pd.DataFrame) -> pd.DataFrame:

@@ -47,6 +47,4 @@ def recognises(first: Mapping[str, object]) -> bool:
 
 def read_vllm_serve(raw: pd.DataFrame) -> pd.DataFrame:
     """Rows of RUNS, unchecked. raw: the fields of VARIABLE_MAP, times [s]."""
-    if "engine" not in raw:
-        raw = raw.assign(engine="vllm")
-    return serving_runs(raw)
+    return serving_runs(raw.assign(engine=raw["engine"].replace("", "vllm")))

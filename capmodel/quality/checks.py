@@ -1,11 +1,10 @@
 """All checks of a runs table, and the split into rows to use and rows set aside."""
 
-from dataclasses import replace
-
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from capmodel.quality.hits import Hit, Mask
+from capmodel.quality.hits import Hit, Mask, text
 from capmodel.quality.measurement import (
     chunk_counting,
     concurrency_not_reached,
@@ -46,6 +45,9 @@ CHECKS = (
     repeated,
 )
 COMPARISONS = (warm_up, fixed_time)
+_UNCOMPARABLE = ("below_floor", "unit_slip")  # their times say nothing of other rows
+
+Words = npt.NDArray[np.object_]
 
 
 def check_runs(featured: pd.DataFrame, **thresholds: float) -> pd.DataFrame:
@@ -54,20 +56,8 @@ def check_runs(featured: pd.DataFrame, **thresholds: float) -> pd.DataFrame:
     featured: output of `add_features`; the index of the result is the row's position in it.
     thresholds: fields of `Thresholds`. Raises RunsError where most rows are in a wrong unit.
     """
-    limits = replace(Thresholds(), **thresholds)
-    check_units(featured, limits)
-    hits: list[Hit] = [hit for check in CHECKS for hit in check(featured, limits)]
-    sound = np.ones(len(featured), dtype=bool)
-    for hit in hits:
-        sound &= ~(
-            hit.mask & (hit.action == SET_ASIDE) & (hit.rule in ("below_floor", "unit_slip"))
-        )
-    for compare in COMPARISONS:
-        found = compare(featured, limits, sound)
-        hits += found
-        sound = sound & ~_set_aside(found, len(featured))
-    names = featured["run_id"] if "run_id" in featured else pd.Series(featured.index.astype(str))
-    return pd.concat([hit.table(names) for hit in hits])
+    hits = _hits(featured, Thresholds(**thresholds))
+    return pd.concat([hit.table(_names(featured)) for hit in hits])
 
 
 def split_aside(featured: pd.DataFrame, **thresholds: float) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -76,21 +66,46 @@ def split_aside(featured: pd.DataFrame, **thresholds: float) -> tuple[pd.DataFra
     Rows to use carry the rules that flag them in `flags`. Rows set aside carry `rule`, the first
     that set them aside, and `reason`, all reasons for it. Raises as `check_runs`.
     """
-    hits = check_runs(featured, **thresholds)
-    aside, flagged = hits[hits["action"] == SET_ASIDE], hits[hits["action"] == FLAG]
-    gone = np.zeros(len(featured), dtype=bool)
-    gone[aside.index.unique()] = True
-    used = featured[~gone].copy()
-    position = pd.Series(np.flatnonzero(~gone), index=used.index)
-    found = position.map(_joined(flagged["rule"], ",")).fillna("").astype(str)
-    before = used["flags"].fillna("").astype(str) if "flags" in used else pd.Series("", used.index)
-    used["flags"] = (before + "," + found).str.strip(",")
-    out = featured[gone].copy()
+    hits = _hits(featured, Thresholds(**thresholds))
+    aside = [hit for hit in hits if hit.action == SET_ASIDE]
+    gone = np.any([hit.mask for hit in aside], axis=0)
+    used, out = featured[~gone].copy(), featured[gone].copy()
+    used["flags"] = _flags(featured, hits)[~gone]
+    found = pd.concat([hit.table(_names(featured)) for hit in aside])
     where = np.flatnonzero(gone)
-    first = aside.loc[~aside.index.duplicated(), "rule"]
+    first = found.loc[~found.index.duplicated(), "rule"]
     out["rule"] = first.reindex(where).to_numpy(object)
-    out["reason"] = _joined(aside["reason"], "; ").reindex(where).to_numpy(object)
+    out["reason"] = _joined(found["reason"], "; ").reindex(where).to_numpy(object)
     return used, out
+
+
+def _hits(featured: pd.DataFrame, limits: Thresholds) -> list[Hit]:
+    check_units(featured, limits)
+    hits = [hit for check in CHECKS for hit in check(featured, limits)]
+    sound = np.ones(len(featured), dtype=bool)
+    for hit in hits:
+        if hit.rule in _UNCOMPARABLE:
+            sound &= ~hit.mask
+    for compare in COMPARISONS:
+        found = compare(featured, limits, sound)
+        hits += found
+        sound = sound & ~_set_aside(found, len(featured))
+    return hits
+
+
+def _names(featured: pd.DataFrame) -> pd.Series:
+    return featured["run_id"] if "run_id" in featured else pd.Series(featured.index.astype(str))
+
+
+def _flags(featured: pd.DataFrame, hits: list[Hit]) -> Words:
+    """`flags` of each row, with the rules that flag it added, (rows,)."""
+    words = text(featured, "flags").to_numpy(object)
+    for rule in dict.fromkeys(hit.rule for hit in hits if hit.action == FLAG):
+        masks = [hit.mask for hit in hits if hit.rule == rule and hit.action == FLAG]
+        where = np.flatnonzero(np.any(masks, axis=0))
+        held = words[where]
+        words[where] = np.where(held == "", rule, held + "," + rule)
+    return words
 
 
 def _joined(words: pd.Series, mark: str) -> pd.Series:
@@ -98,8 +113,7 @@ def _joined(words: pd.Series, mark: str) -> pd.Series:
     place = words.groupby(level=0).cumcount()
     joined = words[place == 0]
     for number in range(1, int(place.max() if len(place) else 0) + 1):
-        more = (mark + words[place == number]).reindex(joined.index).fillna("")
-        joined = joined + more
+        joined = joined + (mark + words[place == number]).reindex(joined.index).fillna("")
     return joined
 
 

@@ -15,6 +15,7 @@ _SAME = ("engine", "engine_version", "model", "gpu", "weight_dtype", "kv_dtype",
          "step_time_definition")  # fmt: skip
 _SAME_NUMBERS = ("tp", "pp", "dp", "ep", "n_gpus", "prefill_chunk")
 # One batch, timed as a whole: only there does more work surely take longer.
+_NOISES = 12  # a ratio this many noise floors above 1 is no noise
 Groups = npt.NDArray[np.int64]
 
 _STATIC = ("decode_step", "differenced", "e2e_over_output")
@@ -23,11 +24,13 @@ _STATIC = ("decode_step", "differenced", "e2e_over_output")
 def warm_up(featured: pd.DataFrame, limits: Thresholds, sound: Mask) -> list[Hit]:
     """A run much slower than a larger one, or than its own repeat.
 
-    sound: (rows,) rows that physics allows; only they are compared with.
+    sound: (rows,) rows that physics allows; only they are compared with. Where repeats show the
+    table to be noisy the limit is raised, so that noise alone accuses no row.
     """
     time, least = _time_and_least(featured, sound)
     ratio = time / least
-    mask = ratio > limits.slower_than_larger
+    noise = noise_floor_mape(featured[sound], limits) or 0.0
+    mask = ratio > max(limits.slower_than_larger, 1.0 + _NOISES * noise)
     reason = (
         "{time_s} is {ratio} times the {least_s} that a run of the same configuration with as "
         "much or more work took: a first run that loaded or warmed up"
@@ -160,13 +163,32 @@ def _time_and_least(featured: pd.DataFrame, sound: Mask) -> tuple[Array, Array]:
 
 
 def _least_of_larger(group: Groups, batch: Array, length: Array, time: Array) -> Array:
-    """Least time over the rows of a group with at least this batch and length, on a grid."""
+    """Least time over the rows of a group with at least this batch and length, on a grid.
+
+    Repeats count by their lower quartile (of two, the faster), so that noise alone, among many
+    repeats, accuses no row.
+    """
     least = np.empty(len(time))
-    order = np.lexsort((time, -length, batch, group))
-    least[order] = _running_minimum(time[order], group[order], batch[order])
+    typical = _lower_quartile(group, batch, length, time)
+    order = np.lexsort((-length, batch, group))
+    least[order] = _running_minimum(typical[order], group[order], batch[order])
     order = np.lexsort((least, -batch, length, group))
     least[order] = _running_minimum(least[order], group[order], length[order])
     return least
+
+
+def _lower_quartile(group: Groups, batch: Array, length: Array, time: Array) -> Array:
+    """Lower quartile of the times of each row's cell, one of the times itself."""
+    order = np.lexsort((time, length, batch, group))
+    keys = (group[order], batch[order], length[order])
+    fresh = np.ones(len(order), dtype=bool)
+    fresh[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
+    start = np.flatnonzero(fresh)
+    count = np.diff(np.append(start, len(order)))
+    quartile = time[order][start + (count - 1) // 4]
+    result = np.empty(len(order))
+    result[order] = np.repeat(quartile, count)
+    return result
 
 
 def _running_minimum(values: Array, group: Groups, within: Array) -> Array:
