@@ -153,14 +153,19 @@ def _scaled(
     fuller = slope * _Z95 * np.sqrt(peakedness * batch / 2)
     wait, wait_p95 = _waits(rate, per_token, decode, work)
     chunk = np.maximum(replica.limits.max_num_batched_tokens - batch, 1.0)
+    front = replica.front_end
+    before = front.fixed_s + front.steps * step + front.per_request_s * batch
+    own, own_p95 = (
+        per_token * prompt + decode * np.ceil(prompt / chunk) for prompt in (work.p50, work.p95)
+    )
     peak = int(np.argmax(rate)) + 1
     return LoadCurve(
         batch=batch[:peak],
         step_s=step[:peak],
         rate=rate[:peak],
         tpot_p95_s=(step + np.hypot(met, fuller))[:peak],
-        ttft_s=(wait + per_token * work.p50 + decode * np.ceil(work.p50 / chunk))[:peak],
-        ttft_p95_s=(wait_p95 + per_token * work.p95 + decode * np.ceil(work.p95 / chunk))[:peak],
+        ttft_s=(before + wait + own)[:peak],
+        ttft_p95_s=(before + wait_p95 + own_p95)[:peak],
         prefill_share=((step - decode) / step)[:peak],
         cache_share=((decode - bare) / step)[:peak],
         top=float(batch[peak - 1]),

@@ -23,7 +23,7 @@ NOT_MODELLED = (
     "Quality: int4 and fp8 weights or caches may answer worse; that is for the user to test.",
     "Speculative decoding: a step that emits more than one token per sequence.",
     "Skewed expert routing: experts are touched as uniform routing touches them.",
-    "Network, tokeniser and front-end time outside the engine's steps.",
+    "Network between clients and servers.",
     "Replicas that fail or start during the hour, and autoscaling.",
     "Output tokens kept as prefixes of a later turn.",
 )
@@ -80,6 +80,13 @@ def assumptions(option: Option, demand: Demand, setting: Setting) -> list[Assump
             f"{replica.limits.max_num_batched_tokens:,} tokens",
             "guessed",
             "the engine's defaults for this GPU",
+        ),
+        Assumption(
+            "before the scheduler",
+            f"{1e3 * replica.front_end.fixed_s:.0f} ms, {replica.front_end.steps:.1f} steps and "
+            f"{1e3 * replica.front_end.per_request_s:.2f} ms per open request",
+            "measured",
+            f"TTFT of {setting.engine or 'vllm'} in AIConfigurator's sample of measured runs",
         ),
     ]
     if demand.mix.hit_share > 0:

@@ -9,7 +9,7 @@ from capmodel.kvcache import EngineSettings, RequestCost, request_cost
 from capmodel.memory import MemoryBudget, StepLimits, default_limits, memory_budget
 from capmodel.planner.candidate import Candidate
 from capmodel.shapes import ModelShape
-from capmodel.simulation import Server, StepTimeLike
+from capmodel.simulation import FrontEnd, Server, StepTimeLike, front_end_of
 from capmodel.traffic import step_traffic
 
 MEMORY_FRACTION = 0.92
@@ -51,6 +51,7 @@ class Replica:
     high_factor: float
     calibration_id: str
     attention_tokens: float
+    front_end: FrontEnd
 
     def server(self, prefix_cache: bool, step_scale: float = 1.0) -> Server:
         """The replica for the simulator."""
@@ -63,6 +64,7 @@ class Replica:
             prefix_cache=prefix_cache,
             attention_tokens=self.attention_tokens,
             step_scale=step_scale,
+            front_end=self.front_end,
         )
 
 
@@ -111,6 +113,7 @@ def replica_of(shape: ModelShape, candidate: Candidate, setting: Setting) -> Rep
         high_factor=_factor(step_time, "high_factor"),
         calibration_id=str(getattr(step_time, "calibration_id", "")),
         attention_tokens=_attention_tokens(shape, candidate.weight_dtype, candidate.kv_dtype),
+        front_end=front_end_of(setting.engine),
     )
 
 

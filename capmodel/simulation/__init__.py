@@ -1,5 +1,6 @@
 """Continuous batching against a paged block pool, event to event."""
 
+from capmodel.simulation.front_end import FrontEnd, front_end_of
 from capmodel.simulation.loop import PrefillPool, simulate
 from capmodel.simulation.policies import (
     context_limit,
@@ -20,6 +21,7 @@ from capmodel.simulation.summary import Summary, replicate, summarise
 
 __all__ = [
     "PAGED",
+    "FrontEnd",
     "PrefillPool",
     "ReplicaTotals",
     "Server",
@@ -28,6 +30,7 @@ __all__ = [
     "Summary",
     "context_limit",
     "first_come",
+    "front_end_of",
     "least_loaded",
     "mixed",
     "on_demand",

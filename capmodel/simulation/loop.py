@@ -10,6 +10,9 @@ from capmodel.simulation.replica import Replica
 from capmodel.simulation.server import Server
 from capmodel.workload.requests import Requests
 
+# An arrival event of this version has passed the front end.
+_SEEN = 1
+
 
 @dataclass(frozen=True, slots=True)
 class PrefillPool:
@@ -85,12 +88,20 @@ def simulate(
                         events.answered(now)
                 touched[subject] = replica
                 continue
-            if ledger.landed[subject]:
-                target = decoders[_choice(route, decoders, ledger, subject)]
+            if version == _SEEN:
+                target = everyone[ledger.server_index[subject]]
             else:
-                target = door[_choice(door_route, door, ledger, subject)]
-                events.arrived[subject] = now
-            if target.arrive(subject, now):
+                if ledger.landed[subject]:
+                    target = decoders[_choice(route, decoders, ledger, subject)]
+                    target.receive(subject, now)
+                else:
+                    target = door[_choice(door_route, door, ledger, subject)]
+                    events.arrived[subject] = now
+                    delay = target.receive(subject, now)
+                    if delay > 0:
+                        events.push_arrival(now + delay, subject, _SEEN)
+                        continue
+            if target.arrive(subject):
                 touched[target.index] = target
         for replica in touched.values():
             if not replica.busy:
@@ -154,10 +165,10 @@ class _Events:
         self.order += 1
         heappush(self.heap, (replica.end, self.order, False, replica.index, replica.version))
 
-    def push_arrival(self, moment: float, request: int) -> None:
-        """`request` arrives at `moment` [s]."""
+    def push_arrival(self, moment: float, request: int, version: int = 0) -> None:
+        """`request` arrives at `moment` [s]; version _SEEN: at the scheduler."""
         self.order += 1
-        heappush(self.heap, (moment, self.order, True, request, 0))
+        heappush(self.heap, (moment, self.order, True, request, version))
 
     def answered(self, now: float) -> None:
         """A client has its answer and, in a closed loop, sends its next request."""

@@ -8,6 +8,7 @@ the pool has room for, or at an arrival that can be admitted.
 import math
 from heapq import heappop, heappush
 
+from capmodel.simulation.front_end import NO_FRONT_END
 from capmodel.simulation.ledger import DECODING, DONE, PREFILLING, WAITING, Ledger
 from capmodel.simulation.pool import BlockPool
 from capmodel.simulation.server import Server
@@ -50,10 +51,17 @@ class Replica:
         self.engine_steps = 0
         self.peak_blocks = 0
 
-    def arrive(self, request: int, now: float) -> bool:
-        """Queue `request`; True when the replica should look at it before its run ends."""
+    def receive(self, request: int, now: float) -> float:
+        """Take `request` in; seconds until the scheduler sees it."""
         self._count(now, 1)
         self.ledger.server_index[request] = self.index
+        front_end = self.server.front_end
+        if front_end is NO_FRONT_END:
+            return 0.0
+        return front_end.delay_s(self._mean_step_s(now) if self.busy else 0.0, self.in_system)
+
+    def arrive(self, request: int) -> bool:
+        """Queue `request`; True when the replica should look at it before its run ends."""
         entry = (self.ledger.key[request], request)
         heappush(self.waiting, entry)
         if not self.busy:
@@ -301,6 +309,12 @@ class Replica:
         if ledger.grows[request]:
             ledger.blocks[request] = self.pool.growth * -(-ledger.need[request] // size)
         heappush(self.waiting, (-1.0 / (1 + ledger.key[request]), request))
+
+    def _mean_step_s(self, now: float) -> float:
+        """Mean step so far, the run under way included [s]."""
+        elapsed = now - self.start
+        steps = self.engine_steps + max(1.0, elapsed / self.first_step_s)
+        return (self.busy_s + max(elapsed, self.first_step_s)) / steps
 
     def _count(self, now: float, change: int) -> None:
         self.area_system += self.in_system * (now - self.system_since)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from capmodel.kvcache import BlockTable, RequestCost
 from capmodel.simulation import policies
+from capmodel.simulation.front_end import NO_FRONT_END, FrontEnd
 
 
 class StepTimeLike(Protocol):
@@ -67,7 +68,8 @@ class Server:
     of finished prompts and reuse them by id. attention_tokens: context at which a prompt token's
     attention costs as much as its matrices; a chunk that starts after `c` tokens counts as
     `1 + c / attention_tokens` times its length (infinite: the step time knows no context).
-    step_scale: multiplies every step time (an interval's end, a slower host).
+    step_scale: multiplies every step time (an interval's end, a slower host). front_end: what a
+    request goes through before the scheduler sees it.
     """
 
     step_time: StepTimeLike
@@ -78,6 +80,7 @@ class Server:
     prefix_cache: bool = False
     attention_tokens: float = float("inf")
     step_scale: float = 1.0
+    front_end: FrontEnd = NO_FRONT_END
     batching: policies.Batching = policies.mixed
     order: policies.Order = policies.first_come
     reservation: policies.Reservation = policies.on_demand

@@ -8,6 +8,7 @@ from step_times import DECODER, LinearStep
 
 from capmodel.kvcache import BlockTable, RequestCost
 from capmodel.simulation import (
+    FrontEnd,
     PrefillPool,
     Server,
     context_limit,
@@ -243,3 +244,22 @@ def test_uniform_lengths_break_the_lockstep_of_a_closed_loop():
     spread = Workload(Uniform(820, 1024), Uniform(205, 256), concurrency=64).draw(640, 1)
     late = [summarise(simulate(r, server, concurrency=64), warmup=0.3) for r in (fixed, spread)]
     assert late[1].ttft_p50_s < 0.5 * late[0].ttft_p50_s
+
+
+def test_a_front_end_delays_the_first_token_and_nothing_after():
+    """20 ms, two steps under way and 1 ms for each open request."""
+    lone = Requests(np.array([0.0, 5.0]), np.array([500, 500]), np.array([200, 200]))
+    plain = simulate(lone, Server(DECODER, 1000))
+    front = FrontEnd(0.020, 2.0, 0.001)
+    late = simulate(lone, Server(DECODER, 1000, front_end=front))
+    # Idle: no step is under way, and the request itself is the open one.
+    assert late.ttft_s - plain.ttft_s == pytest.approx(0.020 + 0.001)
+    assert late.tpot_s == pytest.approx(plain.tpot_s)
+    busy = Requests(np.array([0.0, 0.5]), np.array([500, 500]), np.array([200, 200]))
+    second = simulate(busy, Server(DECODER, 1000, front_end=front)).ttft_s[1]
+    step = DECODER.seconds(1, 560)
+    without = simulate(busy, Server(DECODER, 1000)).ttft_s[1]
+    assert second - without == pytest.approx(0.020 + 2 * step + 2 * 0.001, abs=2 * step)
+    span = late.end_s
+    system = sum(total.area_system for total in late.totals) / span
+    assert system == pytest.approx(len(late) / span * late.e2e_s.mean(), rel=1e-9)
