@@ -55,7 +55,7 @@ def draw_cost_latency(
         )
     front = pareto_front(x, y, feasible)
     axes.plot(x[front], y[front], color=PALETTE[0], linewidth=0.9)
-    axes.set_ylim(0, 1.12 * max(y, default=1.0))
+    axes.set_ylim(0, 1.12 * max(y, default=1.0) or 1.0)
     axes.set_xlim(0, 1.25 * max([*x, 1e3 * (slo_s or 0)], default=1.0))
     if slo_s is not None:
         axes.axvline(1e3 * slo_s, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))

@@ -30,8 +30,13 @@ TERMS = {
 }
 
 
-def rows_blocks(rows: Mapping[str, Any], used_by: Sequence[Mapping[str, Any]]) -> list[Block]:
-    """Rows read, used and set aside by rule, and the rows used of each engine and GPU."""
+def rows_blocks(
+    rows: Mapping[str, Any], used_by: Sequence[Mapping[str, Any]], where: str = ""
+) -> list[Block]:
+    """Rows read, used and set aside by rule, and the rows used of each engine and GPU.
+
+    `where` says in a sentence where the rows set aside can be read.
+    """
     set_aside = dict(rows.get("set_aside") or {})
     sentence = (
         f"{whole(rows['read'])} rows were read; {whole(rows['used'])} were used and "
@@ -42,7 +47,7 @@ def rows_blocks(rows: Mapping[str, Any], used_by: Sequence[Mapping[str, Any]]) -
         counts = sorted(set_aside.items(), key=lambda item: (-item[1], item[0]))
         blocks.append(
             Table(
-                "Rows set aside, by rule. Each row stands in runs_set_aside.csv with its reason.",
+                f"Rows set aside, by rule. {where}".strip(),
                 (Column("Rule"), Column("Rows", True)),
                 tuple((rule, whole(n)) for rule, n in counts),
             )
@@ -112,7 +117,7 @@ def coefficient_blocks(coefficients: Sequence[Mapping[str, Any]]) -> list[Block]
     table = Table(
         "Roofline coefficients. c_step: seconds of fixed work a layer, here in µs; c_w, c_kv and "
         "c_f: how many times longer than the datasheet's bandwidth or peak would allow (1 is the "
-        "datasheet, 2 half of it).",
+        "datasheet, 2 half of it). ±: half of the 90 % interval, where the fit gives one.",
         (
             Column("Engine"),
             Column("GPU"),
@@ -129,10 +134,7 @@ def coefficient_blocks(coefficients: Sequence[Mapping[str, Any]]) -> list[Block]
                 row["engine"],
                 row["gpu"],
                 whole(row["rows"]),
-                number(None if row["c_step"] is None else 1e6 * row["c_step"]),
-                number(row["c_w"]),
-                number(row["c_kv"]),
-                number(row["c_f"]),
+                *(_coefficient(row, name) for name in ("c_step", "c_w", "c_kv", "c_f")),
                 percent(row.get("mape")),
                 ", ".join(row.get("at_bound") or ()) or NONE,
             )
@@ -150,6 +152,17 @@ def coefficient_blocks(coefficients: Sequence[Mapping[str, Any]]) -> list[Block]
             small=True,
         ),
     ]
+
+
+def _coefficient(row: Mapping[str, Any], name: str) -> str:
+    """The coefficient, with half the width of its 90 % interval where that is known."""
+    scale = 1e6 if name == "c_step" else 1.0
+    value, error = row[name], (row.get("standard_errors") or {}).get(name)
+    if value is None:
+        return NONE
+    if error is None:
+        return number(scale * value)
+    return f"{number(scale * value)} ± {number(1.645 * scale * error, 2)}"
 
 
 def _grade_row(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -6,11 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from capmodel.plots.calibration import draw_grades
+from capmodel.plots.calibration import (
+    draw_grades,
+    draw_intervals,
+    draw_predicted,
+    draw_residuals,
+)
 from capmodel.plots.steps import StepCurve, draw_step_time, draw_terms, draw_tokens_per_s
 from capmodel.plots.style import figure, to_svg
 from capmodel.report.card import ESTIMATORS, SPLITS, TERMS
 from capmodel.report.document import Picture
+from capmodel.report.fields import shortened
 from capmodel.report.numbers import number, percent, whole
 
 Row = Mapping[str, Any]
@@ -69,6 +75,46 @@ def grade_picture(grade_card: Sequence[Row], noise_floor: float | None) -> Pictu
     return Picture(
         svg, "Error by what was left out, on a log scale.", f"Mean error by split. {best}."
     )
+
+
+def residual_picture(residuals: Row, noise_floor: float | None) -> Picture | None:
+    """Predicted against measured, and what is left over; None without rows.
+
+    `residuals` has `measured_s`, `predicted_s` [s] and, if known, `group` (a name a row).
+    """
+    measured = np.asarray(residuals["measured_s"], dtype=float)
+    predicted = np.asarray(residuals["predicted_s"], dtype=float)
+    if not len(measured):
+        return None
+    relative = predicted / measured - 1
+    with figure(6.7, 2.9) as fig:
+        left, right = fig.subplots(1, 2)
+        draw_predicted(left, measured, predicted, residuals.get("group"))
+        draw_residuals(right, 1e3 * measured, relative, "Measured step [ms]", noise_floor)
+        svg = to_svg(fig, text_as_text=True)
+    off = percent(float(np.mean(np.abs(relative))))
+    caption = f"{whole(len(measured))} rows the fit did not see: predicted against measured, and "
+    caption += "what is left over. The grey band is the noise of the measurements."
+    return Picture(svg, caption, f"Scatter of predictions; on average {off} off.")
+
+
+def interval_picture(coefficients: Sequence[Row], name: str) -> Picture | None:
+    """One coefficient with its 90 % interval, an engine and GPU a line; None if none is known."""
+    rows = [row for row in coefficients if (row.get("standard_errors") or {}).get(name) is not None]
+    if not rows:
+        return None
+    rows = rows[:40]
+    values = [row[name] for row in rows]
+    reach = [1.645 * row["standard_errors"][name] for row in rows]
+    low = [max(0.0, value - half) for value, half in zip(values, reach, strict=True)]
+    high = [value + half for value, half in zip(values, reach, strict=True)]
+    names = [shortened(f"{row['engine']} on {row['gpu']}") for row in rows]
+    with figure(6.7, 0.7 + 0.2 * len(rows)) as fig:
+        label = f"{name}: times longer than the datasheet allows"
+        draw_intervals(fig.subplots(), names, values, low, high, label, 1.0)
+        svg = to_svg(fig, text_as_text=True)
+    alt = "; ".join(f"{n} {number(v)}" for n, v in zip(names, values, strict=True))
+    return Picture(svg, f"{name} with its 90 % interval.", f"Dots with bars: {alt}.")
 
 
 def crossover_batch(rows: Sequence[Row]) -> float | None:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from capmodel.report.card import coefficient_blocks, grade_blocks, rows_blocks
-from capmodel.report.document import Block, Bullets, Code, Document, Pairs, Section, Text
+from capmodel.report.document import Block, Bullets, Code, Document, Pairs, Picture, Section, Text
 from capmodel.report.fields import pairs
-from capmodel.report.figures import grade_picture
+from capmodel.report.figures import grade_picture, interval_picture, residual_picture
 from capmodel.report.glossary import GLOSSARY
 from capmodel.report.plan_choices import (
     alternatives_blocks,
@@ -33,7 +33,8 @@ def plan_document(plan: Row) -> Document:
 
     `plan` is what `Plan.to_dict()` gives, or `plan.json` holds. It may also carry `title`, `date`
     (ISO day), `command`, `inputs` (name and sha256), `fits` (requests by context) and, under
-    `calibration`, a grade card, coefficients and rows as a run's summary has them.
+    `calibration`, a grade card, coefficients (with `standard_errors`) and rows as a run's summary
+    has them, and `residuals` (`measured_s`, `predicted_s`, `group`).
     Raises `ValueError` for what is no plan, or one of another schema version.
     """
     check_plan(plan)
@@ -119,12 +120,19 @@ def _calibration(plan: Row) -> list[Section]:
     grades = card.get("grade_card")
     if grades:
         noise = card.get("noise_floor_mape")
-        picture = grade_picture(grades, noise)
-        blocks += [picture] if picture else []
+        blocks += _known(grade_picture(grades, noise))
         blocks += grade_blocks(grades, card.get("absent_splits") or {}, noise)
+    if card.get("residuals"):
+        blocks += _known(residual_picture(card["residuals"], card.get("noise_floor_mape")))
     if card.get("coefficients"):
         blocks += coefficient_blocks(card["coefficients"])
+        for name in ("c_w", "c_kv"):
+            blocks += _known(interval_picture(card["coefficients"], name))
     return [Section("Calibration card", tuple(blocks))]
+
+
+def _known(picture: Picture | None) -> list[Block]:
+    return [] if picture is None else [picture]
 
 
 def _reproduce(plan: Row) -> list[Block]:

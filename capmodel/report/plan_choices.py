@@ -253,8 +253,14 @@ def _operations(rows: Sequence[Row]) -> Table:
     return Table(
         "The same fleets at the busiest load, a replica each. Times in ms; the mean TPOT is the "
         "step. Load: of the most it sustains; prompts, cache: shares of the step.",
-        (Column("Fleet"), *(Column(head, True) for head in (*heads, "Cache"))),
-        tuple((fleet_name(row), *_cells(row["estimate"], *keys)) for row in rows),
+        (Column("Fleet, weights/cache"), *(Column(head, True) for head in (*heads, "Cache"))),
+        tuple(
+            (
+                f"{fleet_name(row)} {row['weight_dtype']}/{row['kv_dtype']}",
+                *_cells(row["estimate"], *keys),
+            )
+            for row in rows
+        ),
         strong=(0,),
     )
 

@@ -117,7 +117,7 @@ def concurrency_picture(fits: Sequence[Row], name: str) -> Picture | None:
     alt = ", ".join(
         f"{whole(n)} of {whole(c)} tokens" for c, n in zip(lengths, requests, strict=True)
     )
-    return Picture(svg, "Requests one replica holds at once, by their length.", f"Line: {alt}.")
+    return Picture(svg, "Context against concurrency, for one replica.", f"Line: {alt}.")
 
 
 def cost_picture(plan: Row) -> Picture:

@@ -59,7 +59,7 @@ def memory_blocks(plan: Row) -> list[Block]:
         memory_picture(memory),
         Table(
             f"One GPU in {memory['mode']} mode.",
-            (Column("Part"), Column("GiB", True), Column("Share", True)),
+            (Column("Part"), Column("Size", True), Column("Share", True)),
             tuple(
                 (label(key), cell(key, value), percent(value / memory["capacity_bytes"]))
                 for key, value in parts.items()

@@ -160,7 +160,11 @@ def _sweep(summary: Row) -> list[Block]:
 
 
 def _runs(summary: Row) -> list[Block]:
-    return rows_blocks(summary["rows"], summary["used_by"])
+    return rows_blocks(
+        summary["rows"],
+        summary["used_by"],
+        "Each row stands in runs_set_aside.csv with its reason.",
+    )
 
 
 def _grades(summary: Row) -> list[Block]:

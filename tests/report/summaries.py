@@ -136,6 +136,7 @@ def _coefficients(
         "c_kv": 1.52,
         "c_f": 0.0 if at_bound else 1.9,
         "mape": 0.047,
+        "standard_errors": {"c_step": 0.8e-6, "c_w": 0.04, "c_kv": 0.11, "c_f": None},
         "at_bound": at_bound or [],
     }
 
