@@ -62,7 +62,7 @@ def cache_claims(
     """Waste and throughput of each way to reserve, all requests waiting from the start."""
     candidate = Candidate(load_gpu(gpu), 1, "bf16", "bf16")
     replica = replica_of(load_shape(model), candidate, Setting(calibration, longest_request=longest))
-    paged = replica.server(prefix_cache=False)
+    paged = replica.server(False, longest)
     ways: dict[str, Server] = {
         "paged": paged,
         "whole": replace(paged, reservation=whole_request),

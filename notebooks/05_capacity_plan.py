@@ -84,7 +84,7 @@ with figure(7.0, 2.4) as fig:
 # The same requests on the planned fleet, and on one with a replica more and one less.
 
 # %%
-server = plan.chosen.replica.server(plan.demand.prefix_cache)
+server = plan.chosen.replica.server(plan.demand.prefix_cache, plan.demand.longest)
 sizes = sorted({max(1, plan.chosen.replicas - 1), plan.chosen.replicas, plan.chosen.replicas + 1})
 results = {n: simulate(plan.demand.requests, server, replicas=n) for n in sizes}
 names = {n: f"{n} replica{'s' if n > 1 else ''}" for n in sizes}

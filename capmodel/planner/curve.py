@@ -17,7 +17,7 @@ from capmodel.planner.replica import Replica
 
 Array = NDArray[np.float64]
 
-_POINTS = 40
+_POINTS = 24
 _Z95 = 1.6448536
 _Z99 = 2.3263479
 
@@ -97,11 +97,12 @@ def load_curves(
     batch = np.exp(np.linspace(0.0, np.log(top), _POINTS)) if top > 1.01 else np.array([top])
     none = np.zeros_like(batch)
     held, prompts = batch * mix.held_mean, batch * per_sequence
-    seconds = replica.step_time.seconds
-    step, decode, bare = (
-        np.asarray(seconds(batch, cached, tokens), dtype=float)
-        for cached, tokens in ((held, prompts), (held, none), (none, none))
+    seconds = replica.step_time.seconds(
+        np.concatenate([batch, batch, batch]),
+        np.concatenate([held, held, none]),
+        np.concatenate([prompts, none, none]),
     )
+    step, decode, bare = np.split(np.asarray(seconds, dtype=float), 3)
     return [
         _scaled(
             replica,

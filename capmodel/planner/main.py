@@ -15,7 +15,7 @@ from capmodel.planner.search import Rejection, Search, pareto, search
 from capmodel.planner.sizing import Option
 from capmodel.planner.steps import crossover, step_rows
 from capmodel.planner.variations import Planned, best_elsewhere, sensitivities, what_ifs
-from capmodel.planner.verify import Verified, run_fleet, verify
+from capmodel.planner.verify import Verified, run_fleet, server_of, verify
 from capmodel.shapes import ModelLike, ModelShape, load_shape
 from capmodel.workload import Lengths, Requests, SharedPrefix, Slo
 
@@ -106,7 +106,11 @@ def _finished(
     replica = chosen.replica
     verified: tuple[Verified, ...] = ()
     if best is not None:
-        ends = [run_fleet(chosen, load, slo, f) for f in (replica.low_factor, replica.high_factor)]
+        server = server_of(chosen, load)
+        ends = [
+            run_fleet(chosen, load, slo, factor, server)
+            for factor in (replica.low_factor, replica.high_factor)
+        ]
         verified = (ends[0], best, ends[1])
     planned = Planned(shape, chosen, load, slo, setting)
     other = best_elsewhere(found.options, replica.candidate.gpu)

@@ -1,6 +1,6 @@
 """A candidate as a replica: what fits, how many blocks, how long a step takes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
 
@@ -10,10 +10,11 @@ from capmodel.memory import MemoryBudget, StepLimits, default_limits, memory_bud
 from capmodel.planner.candidate import Candidate
 from capmodel.shapes import ModelShape
 from capmodel.simulation import FrontEnd, Server, StepTimeLike, front_end_of
+from capmodel.simulation.table import tabulated
+from capmodel.steptime import StepTime
 from capmodel.traffic import step_traffic
 
 MEMORY_FRACTION = 0.92
-# A request whose first token took a chunk: the profile behind `default_limits` allows the rest.
 _HYBRID_ENGINE = "vllm"
 
 
@@ -53,13 +54,14 @@ class Replica:
     attention_tokens: float
     front_end: FrontEnd
 
-    def server(self, prefix_cache: bool, step_scale: float = 1.0) -> Server:
-        """The replica for the simulator."""
+    def server(self, prefix_cache: bool, longest: int, step_scale: float = 1.0) -> Server:
+        """The replica for the simulator. longest: of the requests [tokens]."""
+        sequences = min(self.limits.max_num_seqs, self.limits.max_num_batched_tokens)
         return Server(
-            self.step_time,
+            tabulated(self.step_time, sequences, longest, self.limits.max_num_batched_tokens),
             self.pool_blocks,
             self.cost,
-            max_num_seqs=min(self.limits.max_num_seqs, self.limits.max_num_batched_tokens),
+            max_num_seqs=sequences,
             max_batched_tokens=self.limits.max_num_batched_tokens,
             prefix_cache=prefix_cache,
             attention_tokens=self.attention_tokens,
@@ -157,7 +159,7 @@ def _cost(
 
 def _step_time(shape: ModelShape, candidate: Candidate, setting: Setting) -> StepTimeLike:
     try:
-        return setting.calibration.step_time(
+        found = setting.calibration.step_time(
             shape,
             candidate.gpu,
             tp=candidate.tp,
@@ -167,6 +169,10 @@ def _step_time(shape: ModelShape, candidate: Candidate, setting: Setting) -> Ste
         )
     except ValueError as error:
         raise DoesNotFit(f"step time: {error}") from error
+    if not isinstance(found, StepTime):
+        return found
+    # The simulator knows how far into its prompt each chunk is and counts that attention itself.
+    return replace(found, costs=tuple(replace(cost, prompt_s=0.0) for cost in found.costs))
 
 
 def _factor(step_time: StepTimeLike, name: str) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from capmodel.planner.curve import load_curve, load_curves
 from capmodel.planner.demand import Demand
 from capmodel.planner.sizing import Option, fleet_operation
-from capmodel.simulation import Simulation, Summary, simulate, summarise
+from capmodel.simulation import Server, Simulation, Summary, simulate, summarise
 from capmodel.workload import Slo
 
 # A large fleet is simulated as this many replicas with their share of the load.
@@ -39,11 +39,14 @@ class Verified:
         return not self.missed
 
 
-def run_fleet(option: Option, demand: Demand, slo: Slo, step_scale: float = 1.0) -> Verified:
-    """Simulate `option` once."""
+def run_fleet(
+    option: Option, demand: Demand, slo: Slo, step_scale: float = 1.0, server: Server | None = None
+) -> Verified:
+    """Simulate `option` once. server: its replica, where it has been made before."""
     count = min(option.replicas, _MOST_REPLICAS)
     share = count / option.replicas
-    server = option.replica.server(demand.prefix_cache, step_scale)
+    server = server or server_of(option, demand)
+    server = replace(server, step_scale=step_scale)
     requests, clients = demand.requests, None
     if demand.concurrency is not None:
         clients = max(1, round(demand.concurrency * share))
@@ -51,6 +54,11 @@ def run_fleet(option: Option, demand: Demand, slo: Slo, step_scale: float = 1.0)
         requests = requests.at_rate(requests.rate * share)
     result = simulate(requests, server, replicas=count, concurrency=clients)
     return _judged(option, result, count, slo)
+
+
+def server_of(option: Option, demand: Demand) -> Server:
+    """The replica of `option` for the simulator, under `demand`."""
+    return option.replica.server(demand.prefix_cache, demand.longest)
 
 
 def _judged(option: Option, result: Simulation, count: int, slo: Slo) -> Verified:
@@ -70,13 +78,15 @@ def verify(option: Option, demand: Demand, slo: Slo) -> Verified:
 
     Starts at the estimate and steps up or down; gives the last tried, promises kept or not.
     """
-    first = run_fleet(option, demand, slo)
+    server = server_of(option, demand)
+    first = run_fleet(option, demand, slo, server=server)
     tries, best = 1, first
     step = max(1, round(option.replicas * 0.05))
     floor = _fewest_stable(option, demand)
     if first.holds:
         while tries < _MOST_TRIES and best.option.replicas - step >= floor:
-            smaller = run_fleet(_with(option, demand, best.option.replicas - step), demand, slo)
+            fewer = _with(option, demand, best.option.replicas - step)
+            smaller = run_fleet(fewer, demand, slo, server=server)
             tries += 1
             if not smaller.holds:
                 break
@@ -84,7 +94,7 @@ def verify(option: Option, demand: Demand, slo: Slo) -> Verified:
     else:
         while tries < _MOST_TRIES and not best.holds:
             count = max(best.option.replicas + step, math.ceil(best.option.replicas * 1.1))
-            best = run_fleet(_with(option, demand, count), demand, slo)
+            best = run_fleet(_with(option, demand, count), demand, slo, server=server)
             tries += 1
     return replace(best, tries=tries)
 

@@ -313,7 +313,7 @@ class Replica:
     def _mean_step_s(self, now: float) -> float:
         """Mean step so far, the run under way included [s]."""
         elapsed = now - self.start
-        steps = self.engine_steps + max(1.0, elapsed / self.first_step_s)
+        steps = self.engine_steps + max(1.0, elapsed / max(self.first_step_s, 1e-12))
         return (self.busy_s + max(elapsed, self.first_step_s)) / steps
 
     def _count(self, now: float, change: int) -> None:

@@ -116,7 +116,7 @@ def test_the_estimate_is_near_the_simulation(load):
     one, mix = replica(), length_mix(requests)
     curve = load_curve(one, mix, 1.0)
     requests = requests.at_rate(load * float(curve.rate[-1]))
-    found = summarise(simulate(requests, one.server(False)))
+    found = summarise(simulate(requests, one.server(False, 8000)))
     batch = curve.at_rate(requests.rate)
     assert found.mean_decoding == pytest.approx(batch, rel=0.15)
     assert found.tpot_mean_s == pytest.approx(curve.value("step_s", batch), rel=0.15)
