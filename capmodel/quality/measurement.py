@@ -50,8 +50,8 @@ def concurrency_not_reached(featured: pd.DataFrame, limits: Thresholds) -> list[
     batch, offered = column(featured, "batch_size"), column(featured, "concurrency")
     share = batch / np.where(offered > 0, offered, np.nan)
     mask = share < limits.concurrency_share
-    reason = "{batch} sequences were decoded together, {share} of the {offered} offered"
-    figures = {"batch": batch, "offered": offered, "share": share}
+    reason = "{batch} sequences were decoded together, {met_share} of the {offered} offered"
+    figures = {"batch": batch, "offered": offered, "met_share": share}
     return [Hit("concurrency_not_reached", FLAG, mask, reason, figures)]
 
 

@@ -29,10 +29,10 @@ def below_floor(featured: pd.DataFrame, limits: Thresholds) -> list[Hit]:
     step, floor = column(featured, "step_time_s"), physical_floor(featured)
     mask = step < limits.floor_share * floor
     reason = (
-        "a step of {step_s} is {share} of the {floor_s} that reading its bytes takes at the "
+        "a step of {step_s} is {floor_share} of the {floor_s} that reading its bytes takes at the "
         "datasheet's bandwidth: early stop, wrong unit, mislabelled batch, or several tokens a step"
     )
-    figures = {"step_s": step, "floor_s": floor, "share": step / floor}
+    figures = {"step_s": step, "floor_s": floor, "floor_share": step / floor}
     return [Hit("below_floor", SET_ASIDE, mask, reason, figures)]
 
 

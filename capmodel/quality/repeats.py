@@ -14,6 +14,7 @@ from capmodel.quality.thresholds import FLAG, SET_ASIDE, Thresholds
 _SAME = ("engine", "engine_version", "model", "gpu", "weight_dtype", "kv_dtype",
          "step_time_definition")  # fmt: skip
 _SAME_NUMBERS = ("tp", "pp", "dp", "ep", "n_gpus", "prefill_chunk")
+_COPIED = ("engine", "model", "gpu", "batch_size", "context_len")
 # One batch, timed as a whole: only there does more work surely take longer.
 _NOISES = 12  # a ratio this many noise floors above 1 is no noise
 Groups = npt.NDArray[np.int64]
@@ -83,7 +84,7 @@ def copied(featured: pd.DataFrame, limits: Thresholds) -> list[Hit]:
     on both sides of a split. The first stays. Times of under six digits may just agree.
     """
     step = column(featured, "step_time_s")
-    names = [name for name in ("engine", "model", "gpu") if name in featured]
+    names = [name for name in _COPIED if name in featured]
     keys = featured[names].assign(step=step, ttft=column(featured, "ttft_s", -1.0))
     mask = keys.duplicated().to_numpy() & _has_digits(step)
     reason = "a step of {step_s} stands in another row of this model and GPU, to the last digit"
@@ -125,8 +126,9 @@ def noise_floor_mape(runs: pd.DataFrame, limits: Thresholds | None = None) -> fl
     """
     limits = limits or Thresholds()
     rows = pd.DataFrame({"step": column(runs, "step_time_s"), "group": repeat_group(runs)})
-    fastest = rows.groupby("group")["step"].transform("min")
-    rows = rows[rows["step"] <= limits.slower_than_larger * fastest]
+    none = np.zeros(len(rows))
+    usual = _lower_quartile(rows["group"].to_numpy(), none, none, rows["step"].to_numpy())
+    rows = rows[rows["step"] <= limits.slower_than_larger * usual]
     groups = rows.groupby("group")["step"]
     size = groups.transform("size")
     deviation = (rows["step"] - groups.transform("mean")).abs() / rows["step"]

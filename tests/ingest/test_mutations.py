@@ -18,7 +18,8 @@ from capmodel.runs import RunsError
 FORMATS = Path(__file__).resolve().parents[1] / "data" / "formats"
 FILES = sorted(path.name for path in FORMATS.iterdir() if path.suffix != ".toml")
 FACTS = Given({"model": "llama-3.1-8b", "gpu": "h100", "engine": "vllm", "weight_dtype": "bf16",
-               "kv_dtype": "bf16", "batch_size": 8, "input_len": 512, "output_len": 128})  # fmt: skip
+               "kv_dtype": "bf16", "batch_size": 8, "input_len": 512,
+               "output_len": 128})  # fmt: skip
 EXAMPLES = int(os.environ.get("CAPMODEL_MUTATIONS", "150"))
 thorough = settings(
     max_examples=EXAMPLES,
