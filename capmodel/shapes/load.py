@@ -73,6 +73,14 @@ def _from_path(path: Path) -> ModelShape:
     file = path / "config.json" if path.is_dir() else path
     name = file.parent.name if file.name == "config.json" else file.stem
     try:
-        return shape_from_table(read_table(file), name)
+        return shape_from_table(_with_quantization(read_table(file), file), name)
     except ValueError as error:
         raise ValueError(f"{error} (in {file})") from None
+
+
+def _with_quantization(table: dict[str, Any], file: Path) -> dict[str, Any]:
+    """The config with modelopt's `hf_quant_config.json` beside it, which older exports write."""
+    beside = file.with_name("hf_quant_config.json")
+    if file.name != "config.json" or "quantization_config" in table or not beside.is_file():
+        return table
+    return {**table, "quantization_config": {"quant_method": "modelopt", **read_table(beside)}}

@@ -66,6 +66,9 @@ class LayerGroup:
     other_parameters: int = 0
 
 
+UNREADABLE = ""  # dtype of a checkpoint whose storage its config does not tell
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointQuantization:
     """How a checkpoint stores its weights, from `quantization_config`.

@@ -24,6 +24,8 @@ _MEMBERS = {
     "linear_attn.in_proj_ba": ("linear_attn.in_proj_ba", "linear_attn.in_proj_a"),
 }
 
+_ANY_LAYER = 7777  # stands for a layer's number; no pattern names it
+
 
 def kept_share(quantization: CheckpointQuantization, matrix: Matrix, layers: int) -> float:
     """Fraction of `matrix` that stays in 16 bits; `layers` of the model hold a module so named."""
@@ -53,7 +55,9 @@ def _paths(name: str) -> list[str]:
     paths = []
     for member in _MEMBERS.get(name, (name,)):
         first, _, rest = member.partition(".")
-        paths += [f"model.layers.0.{new}.{rest}" for new in _SPELLINGS.get(first, (first,))]
+        paths += [
+            f"model.layers.{_ANY_LAYER}.{new}.{rest}" for new in _SPELLINGS.get(first, (first,))
+        ]
     return paths
 
 

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from capmodel.dtypes import ELEMENT_BYTES, STORED_WEIGHT_BYTES, weight_dtype_name
 from capmodel.shapes.load import ModelLike, load_shape
-from capmodel.shapes.model import CheckpointQuantization, ModelShape
+from capmodel.shapes.model import UNREADABLE, CheckpointQuantization, ModelShape
 from capmodel.weights.kept import kept_share
 from capmodel.weights.matrices import matrices
 from capmodel.weights.matrix import Matrix
@@ -134,6 +134,11 @@ def _checkpoint_bytes(
         return matrix.total * 2.0
     dtype = quantization.dtype
     group = quantization.group_size
+    if dtype == UNREADABLE:
+        raise ValueError(
+            f"Got the checkpoint storage of {shape.name}, but its quant_method "
+            f"{quantization.method!r} does not tell it; give weight_dtype"
+        )
     if matrix.n_experts and quantization.expert_dtype is not None:
         dtype = quantization.expert_dtype
         group = None if dtype in ("nvfp4", "mxfp4") else group

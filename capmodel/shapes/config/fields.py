@@ -34,14 +34,14 @@ class ConfigFields:
         name, value = self._first(names)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        if not _is_whole(value):
             raise ValueError(
                 f"Got {name}={_short(value)} in a config of {self.label}, but expected a whole "
                 "number"
             )
         if not least <= value <= LARGEST:
             raise ValueError(
-                f"Got {name}={value:g} in a config of {self.label}, but expected {least} to "
+                f"Got {name}={_short(value)} in a config of {self.label}, but expected {least} to "
                 f"{LARGEST:,}"
             )
         return int(value)
@@ -51,7 +51,7 @@ class ConfigFields:
         name, value = self._first(names)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e9:
             raise ValueError(
                 f"Got {name}={_short(value)} in a config of {self.label}, but expected a number"
             )
@@ -152,6 +152,12 @@ class ConfigFields:
             if value is not None:
                 return name, value
         return names[0], None
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
 
 
 def _short(value: Any) -> str:

@@ -1,5 +1,7 @@
 """The feed-forward of one layer: dense or experts, and how wide."""
 
+from typing import Any
+
 from capmodel.shapes.config.families import Family
 from capmodel.shapes.config.fields import ConfigFields
 from capmodel.shapes.model import DenseMlp, MlpKind, MoeMlp
@@ -125,9 +127,11 @@ def _sparse_layers(fields: ConfigFields, n_layers: int, name: str) -> list[bool]
     layers = range(n_layers)
     listed = fields.items("mlp_layer_types")
     if listed is not None:
+        _enough(listed, n_layers, "mlp_layer_types", fields)
         return ["dense" not in str(kind) for kind in listed[:n_layers]]
     frequency = fields.table.get("moe_layer_freq")
     if isinstance(frequency, list):
+        _enough(frequency, n_layers, "moe_layer_freq", fields)
         return [bool(mark) for mark in frequency[:n_layers]]
     chosen = _chosen(fields)
     if chosen is not None:
@@ -151,6 +155,15 @@ def _sparse_layers(fields: ConfigFields, n_layers: int, name: str) -> list[bool]
     if fields.has("decoder_sparse_step"):
         return [layer not in dense_only and (layer + 1) % every == 0 for layer in layers]
     return [layer >= first_dense and layer % every == 0 for layer in layers]
+
+
+def _enough(listed: list[Any], n_layers: int, name: str, fields: ConfigFields) -> None:
+    """A list may go on with its MTP layers, but not stop before the last layer."""
+    if len(listed) < n_layers:
+        raise ValueError(
+            f"Got {name} with {len(listed)} items in a config of {fields.label}, but "
+            f"num_hidden_layers={n_layers}; they contradict each other"
+        )
 
 
 def _chosen(fields: ConfigFields) -> set[int] | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from capmodel.dtypes import weight_dtype_name
 from capmodel.shapes.config.fields import ConfigFields
-from capmodel.shapes.model import CheckpointQuantization
+from capmodel.shapes.model import UNREADABLE, CheckpointQuantization
 
 _LAYER = re.compile(r"layers\.(\d+)(?=\.|\*|$)")
 _KEPT = ("modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers", "exclude")
@@ -17,7 +17,9 @@ def read_quantization(
 ) -> CheckpointQuantization | None:
     """The storage of a checkpoint, or None where its weights are plain 16-bit ones.
 
-    Raises ValueError for a method that is not known.
+    A method that does not say how weights are stored (torchao, quark, a mixture) leaves the dtype
+    UNREADABLE: caches can be counted, the checkpoint's bytes cannot. Raises ValueError for
+    malformed fields.
     """
     for table in (outer, text):
         config = ConfigFields(table, "a checkpoint").sub("quantization_config")
@@ -25,14 +27,17 @@ def read_quantization(
             config = ConfigFields(table["compression_config"], "a checkpoint")
         if config is not None:
             nested = config.sub("quantization")  # modelopt's hf_quant_config.json
-            return _read(nested or config, table, n_layers)
+            if nested is not None:
+                merged = {"quant_method": "modelopt", **nested.table}
+                config = ConfigFields(merged, config.label)
+            return _read(config, table, n_layers)
     return None
 
 
 def _read(
     config: ConfigFields, table: Mapping[str, Any], n_layers: int
 ) -> CheckpointQuantization | None:
-    method = config.text("quant_method", "quant_algo", default="").lower().replace("_", "-")
+    method = config.text("quant_method", default="").lower().replace("_", "-")
     kept, some = _kept(config, n_layers)
     match method:
         case "fp8" | "fbgemm-fp8":
@@ -45,34 +50,25 @@ def _read(
             )  # fmt: skip
         case "awq" | "gptq" | "auto-round" | "gptq-marlin" | "awq-marlin":
             bits = config.integer("bits", "w_bit", default=4)
-            zero = config.flag("zero_point", default=False) or (
-                "gptq" in method and not config.flag("sym", default=True)
-            )
+            # GPTQ files hold zero points even where they are all alike (`sym`).
+            zero = "gptq" in method or config.flag("zero_point", default="awq" in method)
             group = config.optional("group_size", "q_group_size", least=-1)
             return CheckpointQuantization(
-                method, _by_bits(bits, "int", config), _group(group), zero, kept,
+                method, _by_bits(bits, "int"), _group(group), zero, kept,
                 kept_in_layers=some,
             )  # fmt: skip
         case "mxfp4" | "gpt-oss-mxfp4":
             return CheckpointQuantization(method, "mxfp4", 32, kept=kept, kept_in_layers=some)
         case "compressed-tensors":
             return _compressed_tensors(config, kept, some)
-        case "modelopt" | "modelopt-fp4" | "fp8-pb-wo" | "nvfp4" | "nvfp4-awq":
+        case "modelopt" | "modelopt-fp4" | "modelopt-mixed":
             return _modelopt(config, method, kept, some)
         case "bitsandbytes":
             four = config.flag("load_in_4bit", "_load_in_4bit")
             return CheckpointQuantization(
                 method, "int4" if four else "int8", 64 if four else None, kept=kept
             )
-        case "torchao" | "quark" | "":
-            raise ValueError(
-                f"Got quant_method {method or None!r} in quantization_config, which does not say "
-                "how its weights are stored; give weight_dtype and leave quantization_config out"
-            )
-    raise ValueError(
-        f"Got quant_method {method!r} in quantization_config, but expected fp8, awq, gptq, mxfp4, "
-        "compressed-tensors, modelopt or bitsandbytes; give weight_dtype and leave it out"
-    )
+    return CheckpointQuantization(method or "unnamed", UNREADABLE, kept=kept)
 
 
 def _compressed_tensors(
@@ -99,7 +95,7 @@ def _compressed_tensors(
         group = int(block[0]) * int(block[1])
     return CheckpointQuantization(
         "compressed-tensors",
-        _by_bits(bits, kind, weight),
+        _by_bits(bits, kind),
         group,
         zero_points=not weight.flag("symmetric", default=True),
         kept=kept,
@@ -126,19 +122,12 @@ def _modelopt(
     if "FP8" in algorithm:
         size = 128 * 128 if "PB" in algorithm else None
         return CheckpointQuantization(method, "fp8", size, kept=kept, kept_in_layers=some)
-    raise ValueError(
-        f"Got quant_algo {algorithm!r} in quantization_config, but expected NVFP4, MXFP4, "
-        "INT4_AWQ or FP8; a mixture needs weight_dtype instead"
-    )
+    return CheckpointQuantization(method, UNREADABLE, kept=kept)
 
 
-def _by_bits(bits: int, kind: str, config: ConfigFields) -> str:
+def _by_bits(bits: int, kind: str) -> str:
     named = {("int", 4): "int4", ("int", 8): "int8", ("float", 8): "fp8"}
-    if (kind, bits) not in named:
-        raise ValueError(
-            f"Got {bits}-bit {kind} weights in {config.label}, but expected 4 or 8 bits"
-        )
-    return named[kind, bits]
+    return named.get((kind, bits), UNREADABLE)
 
 
 def _expert_dtype(name: str) -> str | None:
