@@ -32,7 +32,7 @@ def serve(formats: Path, **changes: object) -> str:
 def test_truncated_json_names_the_line(formats: Path, tmp_path: Path) -> None:
     path = tmp_path / "cut.json"
     path.write_text((formats / "guidellm.json").read_text()[:600])
-    assert "line 5, column" in message(path)
+    assert "line 6, column" in message(path)
     assert "the JSON ends early; the file was cut off" in message(path)
 
 
@@ -76,7 +76,7 @@ def test_numbers_as_text_and_with_thousands(formats: Path, tmp_path: Path) -> No
         ([30.0], "it is a list"),
         (True, "it is a bool"),
         (10**400, "too large"),
-        (-30.0, "must be above 0"),
+        (-30.0, "must be 0 or more s"),
     ],
 )
 def test_unreadable_number_names_row_field_and_value(
