@@ -4,12 +4,8 @@ Names are loaded where they are first used, so that `import capmodel` stays ligh
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-
-if TYPE_CHECKING:
-    from capmodel.shapes import ModelShape, load_shape
 
 _HOMES = {
     "ModelShape": "capmodel.shapes",
@@ -26,12 +22,12 @@ _HOMES = {
     "make_runs": "capmodel.datasets",
     "grade": "capmodel.evaluation",
     "Calibration": "capmodel.calibration",
-    "StepTime": "capmodel.calibration",
+    "StepTime": "capmodel.steptime",
     "fit": "capmodel.calibration",
     "load_calibration": "capmodel.calibration",
-    "Prediction": "capmodel.calibration",
-    "predict": "capmodel.calibration",
-    "predict_step_time": "capmodel.calibration",
+    "Prediction": "capmodel.predict",
+    "predict": "capmodel.predict",
+    "predict_step_time": "capmodel.predict",
     "plan": "capmodel.planner",
 }
 

@@ -65,7 +65,7 @@ def kv_dtype_names(dtype: str) -> tuple[str, str]:
     parts = [part.strip() for part in str(dtype).split(",")]
     if len(parts) > 2:
         raise ValueError(
-            f"Got KV dtype {dtype!r}, but expected one dtype or a pair for K and V such as 'q8_0,f16'"
+            f"Got KV dtype {dtype!r}, but expected one dtype or a pair (K, V) as 'q8_0,f16'"
         )
     names = [_canonical(part, KV_ELEMENT_BYTES, "KV dtype") for part in parts]
     return names[0], names[-1]

@@ -132,10 +132,8 @@ class TrafficRegressor:
         target = np.clip(target, -self.limit, self.limit)
         points = coordinates(features)
         self.corrections_ = {
-            (str(engine), str(gpu)): self._fit_one(points[rows], target[rows])
-            for (engine, gpu), rows in features.groupby(
-                ["engine", "gpu"], sort=True
-            ).indices.items()
+            pair: self._fit_one(points[rows], target[rows])
+            for pair, rows in _pairs(features)
             if len(rows) >= self.min_rows
         }
         return self
@@ -172,11 +170,10 @@ class TrafficRegressor:
 
 def _pairs(features: pd.DataFrame) -> Iterator[tuple[tuple[str, str], npt.NDArray[np.intp]]]:
     """Each (engine, GPU) of the rows, with the rows' positions."""
-    engines, gpus = features["engine"].astype(str), features["gpu"].astype(str)
-    for (engine, gpu), rows in engines.groupby(
-        [engines.to_numpy(), gpus.to_numpy()]
-    ).indices.items():  # type: ignore[misc]
-        yield (str(engine), str(gpu)), rows
+    names = features["engine"].astype(str) + "\0" + features["gpu"].astype(str)
+    for name, rows in names.groupby(names.to_numpy(), sort=True).indices.items():
+        engine, _, gpu = str(name).partition("\0")
+        yield (engine, gpu), np.asarray(rows, dtype=np.intp)
 
 
 def spread_out(points: Array, n: int) -> npt.NDArray[np.intp]:

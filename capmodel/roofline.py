@@ -160,7 +160,7 @@ def fit_coefficients(
     return RooflineCoefficients(
         values=tuple(float(v) for v in values),
         standard_errors=tuple(float(v) for v in errors),
-        identified=tuple(free.tolist()),
+        identified=tuple(bool(varies) for varies in np.atleast_1d(free)),
         n_rows=len(target),
         mape=float(np.abs(residual).mean()),
         condition_number=float(np.linalg.cond(unit)),

@@ -68,14 +68,16 @@ def recognises(first: Mapping[str, object]) -> bool:
 def read_argonne(raw: pd.DataFrame) -> pd.DataFrame:
     """Rows of the table in the columns of RUNS, unchecked. One row in, one row out."""
     output, batch = numbers(raw, "output_len"), numbers(raw, "batch_size")
-    devices, latency = numbers(raw, "n_gpus"), numbers(raw, "e2e_s")
+    gpu = raw["gpu"].map(GPUS).fillna(raw["gpu"])
+    devices = numbers(raw, "n_gpus") * np.where(gpu == "mi250-die", 2.0, 1.0)
+    latency = numbers(raw, "e2e_s")
     engine = raw["engine"].map(ENGINES).fillna(raw["engine"])
     layer_split = (engine == "llama.cpp").to_numpy()
     return pd.DataFrame(
         {
             "run_id": [f"argonne-{row}" for row in range(1, len(raw) + 1)],
             "source": "Argonne LLM-Inference-Bench, measured end to end",
-            "gpu": raw["gpu"].map(GPUS).fillna(raw["gpu"]),
+            "gpu": gpu,
             "n_gpus": devices,
             "engine": engine,
             "model": raw["model"],
@@ -85,6 +87,7 @@ def read_argonne(raw: pd.DataFrame) -> pd.DataFrame:
             "tp": np.where(layer_split, 1.0, devices),
             "pp": np.where(layer_split, devices, 1.0),
             "prefill_chunk": np.where(layer_split, batch, np.nan),
+            "distinct_prompts": np.where(engine.isin(SAME_PROMPT), 1.0, np.nan),
             "input_len": output,
             "context_len": output * 1.5,
             "weight_dtype": "fp16",

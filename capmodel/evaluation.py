@@ -1,0 +1,201 @@
+"""Splits x estimators: held-out errors, every split side by side, beside the noise floor."""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from capmodel.estimators import ESTIMATORS
+from capmodel.features import FEATURES, add_features
+from capmodel.quality import noise_floor_mape, split_aside
+from capmodel.splits import SPLITS, Rows, split_named, split_runs, why_absent
+
+Array = npt.NDArray[np.float64]
+Progress = Callable[[str, int, int], None]
+
+METRICS = ("mape", "median_ape", "p90_ape", "bias", "r2", "r2_log", "coverage_90", "n")
+
+
+@dataclass(frozen=True, slots=True)
+class GradeCard:
+    """Held-out errors.
+
+    table: one row per split and estimator, columns `split`, `estimator` and METRICS.
+    absent: splits the rows cannot make, with the reason. held_out: predictions of every held-out
+    row, columns `split`, `estimator`, `row` (position), `step_time_s`, `predicted_s`.
+    """
+
+    table: pd.DataFrame
+    absent: dict[str, str]
+    noise_floor_mape: float | None
+    n_rows: int
+    seed: int
+    held_out: pd.DataFrame = field(repr=False)
+
+    def to_dict(self) -> dict[str, object]:
+        """`splits` of metrics.json: split -> estimator -> metric."""
+        found: dict[str, dict[str, dict[str, float | None]]] = {}
+        for row in self.table.to_dict("records"):
+            scores = {name: _plain(row[name]) for name in METRICS}
+            found.setdefault(str(row["split"]), {})[str(row["estimator"])] = scores
+        return dict(found)
+
+    def by(
+        self, split: str, estimator: str, columns: list[str], runs: pd.DataFrame
+    ) -> pd.DataFrame:
+        """Errors of one cell of the card, by `columns` of the graded rows `runs`."""
+        cell = self.held_out.query("split == @split and estimator == @estimator")
+        rows = runs.iloc[cell["row"].to_numpy()][columns].reset_index(drop=True)
+        error = np.abs(cell["predicted_s"] / cell["step_time_s"] - 1).to_numpy()
+        grouped = rows.assign(ape=error).groupby(columns)["ape"]
+        return grouped.agg(mape="mean", median_ape="median", n="size").reset_index()
+
+
+def score(step_time_s: Array, predicted_s: Array) -> dict[str, float]:
+    """METRICS of predictions, fractions; `r2` on seconds, `r2_log` on log seconds.
+
+    Raises ValueError when the arrays differ in length or are empty.
+    """
+    actual, predicted = np.asarray(step_time_s, float), np.asarray(predicted_s, float)
+    if actual.shape != predicted.shape or not len(actual):
+        raise ValueError(
+            f"Got {len(actual)} measured and {len(predicted)} predicted times, but expected as "
+            "many of each and at least one"
+        )
+    error = predicted / actual - 1.0
+    log_actual, log_predicted = np.log(actual), np.log(np.maximum(predicted, 1e-12))
+    return {
+        "mape": float(np.abs(error).mean()),
+        "median_ape": float(np.median(np.abs(error))),
+        "p90_ape": float(np.quantile(np.abs(error), 0.9)),
+        "bias": float(error.mean()),
+        "r2": _r2(actual, predicted),
+        "r2_log": _r2(log_actual, log_predicted),
+        "coverage_90": float("nan"),
+        "n": float(len(actual)),
+    }
+
+
+def cross_validate(
+    featured: pd.DataFrame,
+    *,
+    splits: Iterable[str] | None = None,
+    estimators: Iterable[str] | None = None,
+    folds: int = 5,
+    seed: int = 0,
+    progress: Progress | None = None,
+    threads: int = 2,
+) -> GradeCard:
+    """Grade estimators on every split the rows can make.
+
+    featured: used rows, with the columns of FEATURES and `step_time_s`. progress is called with
+    a label, the folds done and all folds. Every estimator is fitted on the training side of a
+    fold alone, its tuning included.
+    """
+    rows = featured.reset_index(drop=True)
+    target = rows["step_time_s"].to_numpy(float)
+    names = list(estimators or ESTIMATORS)
+    absent: dict[str, str] = {}
+    jobs: list[tuple[str, str, Rows, Rows]] = []
+    for name in splits or [split.name for split in SPLITS]:
+        reason = why_absent(rows, split_named(name), folds)
+        if reason:
+            absent[name] = reason
+            continue
+        for train, test in split_runs(rows, name, folds, seed):
+            jobs += [(name, estimator, train, test) for estimator in names]
+
+    def run(job: tuple[str, str, Rows, Rows]) -> pd.DataFrame:
+        split, estimator, train, test = job
+        fitted = ESTIMATORS[estimator]()
+        fitted.fit(rows.iloc[train], target[train])
+        return pd.DataFrame({
+            "split": split, "estimator": estimator, "row": test,
+            "step_time_s": target[test], "predicted_s": fitted.predict(rows.iloc[test]),
+        })  # fmt: skip
+
+    parts: list[pd.DataFrame] = []
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        for done, part in enumerate(pool.map(run, jobs), start=1):
+            parts.append(part)
+            if progress is not None:
+                progress(f"{jobs[done - 1][0]} split, {jobs[done - 1][1]}", done, len(jobs))
+    held_out = pd.concat(parts, ignore_index=True) if parts else _no_predictions()
+    return GradeCard(
+        table=_card(held_out, names), absent=absent, n_rows=len(rows), seed=seed,
+        noise_floor_mape=noise_floor_mape(featured), held_out=held_out,
+    )  # fmt: skip
+
+
+def grade_test(
+    featured: pd.DataFrame, test: pd.DataFrame, *, estimators: Iterable[str] | None = None
+) -> GradeCard:
+    """Fit on all of `featured`, grade on `test`; the split is called "test"."""
+    target = featured["step_time_s"].to_numpy(float)
+    parts = []
+    names = list(estimators or ESTIMATORS)
+    for name in names:
+        fitted = ESTIMATORS[name]()
+        fitted.fit(featured, target)
+        parts.append(_predictions("test", name, test, fitted.predict(test)))
+    held_out = pd.concat(parts, ignore_index=True)
+    return GradeCard(_card(held_out, names), {}, noise_floor_mape(test), len(test), 0, held_out)
+
+
+def grade_predictions(test: pd.DataFrame, predicted: dict[str, Array]) -> GradeCard:
+    """Grade ready predictions, by estimator name, without fitting; the split is called "test"."""
+    parts = [_predictions("test", name, test, values) for name, values in predicted.items()]
+    held_out = pd.concat(parts, ignore_index=True)
+    card = _card(held_out, list(predicted))
+    return GradeCard(card, {}, noise_floor_mape(test), len(test), 0, held_out)
+
+
+def used_rows(runs: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a checked runs table that no check sets aside, with their features."""
+    featured = runs if set(FEATURES) <= set(runs.columns) else add_features(runs)
+    used, _ = split_aside(featured)
+    if not len(used):
+        raise ValueError(
+            "every row was set aside by a check; see runs_set_aside.csv for the reasons"
+        )
+    return used.reset_index(drop=True)
+
+
+def _predictions(split: str, name: str, test: pd.DataFrame, predicted: Array) -> pd.DataFrame:
+    return pd.DataFrame({
+        "split": split, "estimator": name, "row": np.arange(len(test)),
+        "step_time_s": test["step_time_s"].to_numpy(float), "predicted_s": predicted,
+    })  # fmt: skip
+
+
+def _no_predictions() -> pd.DataFrame:
+    return pd.DataFrame(columns=["split", "estimator", "row", "step_time_s", "predicted_s"])
+
+
+def _card(held_out: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    order = {split.name: place for place, split in enumerate(SPLITS)}
+    rows = []
+    for (split, estimator), cell in held_out.groupby(["split", "estimator"]):
+        scores = score(cell["step_time_s"].to_numpy(float), cell["predicted_s"].to_numpy(float))
+        rows.append({"split": split, "estimator": estimator, **scores})
+    table = pd.DataFrame(rows, columns=["split", "estimator", *METRICS])
+    table["n"] = table["n"].astype(int)
+    place = table["split"].map(lambda name: order.get(str(name), 99))
+    rank = table["estimator"].map({name: place for place, name in enumerate(names)})
+    order_of = pd.DataFrame({"place": place, "rank": rank}).sort_values(["place", "rank"]).index
+    return table.loc[order_of].reset_index(drop=True)
+
+
+def _r2(actual: Array, predicted: Array) -> float:
+    spread = float(((actual - actual.mean()) ** 2).sum())
+    return 1.0 - float(((actual - predicted) ** 2).sum()) / spread if spread else float("nan")
+
+
+def _plain(value: object) -> float | None:
+    if isinstance(value, int):
+        return value
+    number = float(value)  # type: ignore[arg-type]
+    return None if number != number else number
