@@ -24,6 +24,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from lab_ngram import best_ngram
+from lab_start import look_back, look_up
 from torch import nn
 
 from capmodel.lab.retrieval import make_copies, make_retrieval
@@ -32,9 +33,13 @@ from capmodel.lab.tokenizer import SPECIALS, Tokenizer, merge_pair, split_words
 HELD_OUT = ("Ruth", "Est", "Jonah", "Phi", "Jas", "1Jn")
 N_VOCAB, LENGTH = 1024, 256
 N_LAYERS, WIDTH, N_HEADS, N_KV_HEADS, HEAD_DIM, MLP = 3, 128, 4, 2, 32, 352
-ROPE_BASE = 10_000.0
+ROPE_BASE = 100_000.0
 LOOK_BACK = (1, 2, 3)
-ANSWER_WEIGHT = 4.0
+ANSWER_WEIGHT = 2.0
+# Rows that are text, questions right after their facts, questions far from them, and copies.
+# Looking up comes first: begun among text, its two heads are overwritten before they are of use.
+FIRST = 0.05
+SHARES_FIRST, SHARES = (0.15, 0.75, 0.10, 0.0), (0.80, 0.06, 0.11, 0.03)
 
 
 def read_books(path: Path) -> dict[str, str]:
@@ -115,8 +120,8 @@ class Model(nn.Module):
         self.embedding = nn.Embedding(N_VOCAB, WIDTH)
         self.blocks = nn.ModuleList(Block() for _ in range(N_LAYERS))
         self.final_norm = nn.RMSNorm(WIDTH, eps=1e-5)
-        frequencies = ROPE_BASE ** (-torch.arange(0, HEAD_DIM, 2) / HEAD_DIM)
-        angles = torch.outer(torch.arange(LENGTH), frequencies)
+        self.register_buffer("turns", ROPE_BASE ** (-torch.arange(0, HEAD_DIM, 2) / HEAD_DIM))
+        angles = torch.outer(torch.arange(LENGTH), self.turns)
         self.register_buffer("cos", torch.cat([angles.cos()] * 2, 1))
         self.register_buffer("sin", torch.cat([angles.sin()] * 2, 1))
         nn.init.normal_(self.embedding.weight, std=1.0)
@@ -141,31 +146,6 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
     """RoPE in halves, as Llama stores it."""
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat([-second, first], -1) * sin
-
-
-@torch.no_grad()
-def look_back(model: Model, constant: float = 3.0, bands: int = 6, strength: float = 7.0) -> None:
-    """Start three heads of the first layer looking LOOK_BACK tokens back; the rest stays random.
-
-    One embedding element is the same for all tokens, so keys and queries made from it do not
-    depend on the token; turned by RoPE, their product peaks at one distance.
-    """
-    model.embedding.weight[:, 0] = constant
-    size = math.sqrt(strength * math.sqrt(HEAD_DIM)) / (
-        constant / math.sqrt(1 + constant**2 / WIDTH)
-    )
-    half = HEAD_DIM // 2
-    turns = ROPE_BASE ** (-torch.arange(0, HEAD_DIM, 2) / HEAD_DIM)[:bands]
-    first = model.blocks[0]
-    for head in range(N_KV_HEADS):
-        key = first.k.weight[head * HEAD_DIM : (head + 1) * HEAD_DIM, 0]
-        key.zero_()
-        key[:bands] = size
-    for head, distance in enumerate(LOOK_BACK):
-        query = first.q.weight[head * HEAD_DIM : (head + 1) * HEAD_DIM, 0]
-        query.zero_()
-        query[:bands] = size * torch.cos(distance * turns)
-        query[half : half + bands] = -size * torch.sin(distance * turns)
 
 
 class Muon(torch.optim.Optimizer):
@@ -211,11 +191,10 @@ def training_batch(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """tokens [rows, LENGTH + 1] and loss weights [rows, LENGTH]; each row is of one kind.
 
-    Many questions without text between first, to learn looking up; later mostly text, and
-    questions far from their facts. An answer weighs as much as ANSWER_WEIGHT tokens of text.
+    An answer weighs as much as ANSWER_WEIGHT tokens of text.
     """
-    shares = (0.58, 0.24, 0.14, 0.04) if done < 0.35 else (0.80, 0.04, 0.13, 0.03)
     tokens, weights = [], []
+    shares = SHARES_FIRST if done < FIRST else SHARES
     for kind in rng.choice(4, size=rows, p=shares):
         seed = int(rng.integers(2**31))
         if kind == 0:
@@ -270,7 +249,8 @@ def train(
     rng = np.random.default_rng(0)
     windows = text_windows(text, rng)
     model = Model()
-    look_back(model)
+    look_back(model.blocks[0], model.embedding.weight, model.turns, LOOK_BACK)
+    look_up(model.blocks[0], model.blocks[1], HEAD_DIM)
     named = dict(model.named_parameters())
     matrices = [p for name, p in named.items() if name.startswith("blocks") and p.ndim == 2]
     norms = [p for p in named.values() if p.ndim == 1]
@@ -298,7 +278,7 @@ def train(
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         step += 1
-        if elapsed - logged > 60:
+        if elapsed - logged > 30:
             logged = elapsed
             nats, far, near = grade(model, tokenizer, held_out[: 16 * LENGTH + 1])
             print(

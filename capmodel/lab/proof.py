@@ -69,8 +69,8 @@ def _cases() -> Iterator[tuple[ToyConfig, int, int]]:
                 window=window,
                 intermediate=24,
             )
-            yield config, 7, 2
-            yield config, 9, 6
+            yield config, 6, 3
+            yield config, 8, 5
 
 
 def _gaps(arithmetic: Arithmetic, dtype: str, seed: int) -> tuple[float, int]:

@@ -1,13 +1,14 @@
 """Quality of the lab's language model against the bytes its cache keeps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from capmodel.lab.compress import Outcome
 from capmodel.lab.entropy import Coding
-from capmodel.plots.style import INK, MARKERS, MUTED, PALETTE, series
+from capmodel.lab.steps import Step
+from capmodel.plots.style import INK, MARKERS, MUTED, PALETTE, label_ends, series
 
 _SHARES = (0.0625, 0.125, 0.25, 0.5, 1.0)
 
@@ -85,3 +86,39 @@ def _draw(axes: Axes, outcomes: Sequence[Outcome], y: Callable[[Outcome], float]
 def _policies(outcomes: Sequence[Outcome]) -> list[tuple[str, list[Outcome]]]:
     names = dict.fromkeys(o.policy for o in outcomes if o.policy is not None)
     return [(name, [o for o in outcomes if o.policy == name]) for name in names]
+
+
+def draw_work(axes: Axes, cached: Sequence[Step], uncached: Sequence[Step]) -> Axes:
+    """Work of each step [million FLOP] against the sequence's length, cache off and on."""
+    ends = []
+    for index, (name, steps) in enumerate((("no cache", uncached), ("cache", cached))):
+        lengths = [step.length for step in steps]
+        work = [step.flop / 1e6 for step in steps]
+        axes.plot(lengths, work, **series(index))
+        ends.append((lengths[-1], work[-1], name, PALETTE[index]))
+    axes.set_ylim(0)
+    axes.set_xlabel("Length of the sequence after the step [token]")
+    axes.set_ylabel("Work of the step [million FLOP]")
+    label_ends(axes, ends)
+    return axes
+
+
+def draw_held(axes: Axes, held: Mapping[str, Sequence[Step]]) -> Axes:
+    """Bytes the cache holds [kB] against length, a line an attention kind."""
+    for index, steps in enumerate(held.values()):
+        axes.plot(
+            [step.length for step in steps],
+            [step.cache_bytes / 1e3 for step in steps],
+            **series(index),
+        )
+    axes.set_ylim(0)
+    axes.set_xlabel("Length of the sequence [token]")
+    axes.set_ylabel("Held by the cache [kB]")
+    label_ends(
+        axes,
+        [
+            (steps[-1].length, steps[-1].cache_bytes / 1e3, kind, PALETTE[index % len(PALETTE)])
+            for index, (kind, steps) in enumerate(held.items())
+        ],
+    )
+    return axes
