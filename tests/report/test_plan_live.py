@@ -29,7 +29,7 @@ class _Calibration:
 
 CASES = {
     "open": {"rate": 3.0},
-    "closed": {"concurrency": 20, "tp": 4},
+    "closed": {"concurrency": 20, "tp": 4, "simulate": False},
     "free": {"rate": 3.0, "price": 0.0, "simulate": False},
     "impossible": {"rate": 3.0, "slo_tpot_p95": 0.001},
     "too_large": {"rate": 3.0, "tp": 1, "weight_dtype": "bf16"},

@@ -144,7 +144,7 @@ def test_a_missing_folder_is_named(tmp_path):
         write_run_pdf(bare(), tmp_path / "absent" / "plan.pdf")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(st.characters(), min_size=1, max_size=80).filter(lambda text: text.strip()))
 def test_any_string_sets(string):
     section = Section(string, (Text(string, lead=string),))
