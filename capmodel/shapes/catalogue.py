@@ -24,9 +24,10 @@ VARIABLE = "CAPMODEL_CATALOG"
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Raw entries by name, and who answers to which spelling."""
+    """Raw entries by name (packaged ones as text, read when asked for), and who answers to
+    which spelling."""
 
-    entries: dict[str, Mapping[str, Any]]
+    entries: dict[str, Mapping[str, Any] | str]
     spellings: dict[str, tuple[str, ...]]
 
 
@@ -67,7 +68,8 @@ def _find(name: str, folder: str) -> ModelShape:
 
 @lru_cache(maxsize=4096)
 def _shape(name: str, folder: str) -> ModelShape:
-    entry = _catalogue(folder).entries[name]
+    found = _catalogue(folder).entries[name]
+    entry = tomllib.loads(found) if isinstance(found, str) else found
     if is_config(entry):
         return shape_from_config(entry, name=name)
     base = _find(str(entry["base"]), folder) if "base" in entry else None
@@ -99,23 +101,24 @@ def _unknown(name: str, catalogue: Catalogue) -> str:
 @lru_cache(maxsize=16)
 def _catalogue(folder: str) -> Catalogue:
     own = _own_entries(Path(folder).expanduser()) if folder else {}
-    packaged = {
-        str(entry["name"]): entry
+    texts = {
+        file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
         for file in resources.files("capmodel").joinpath("catalog/models").iterdir()
         if file.name.endswith(".toml")
-        for entry in [tomllib.loads(file.read_text(encoding="utf-8"))]
     }
+    heads = {name: tomllib.loads(text.split("\n[", 1)[0]) for name, text in texts.items()}
     spellings: dict[str, tuple[str, ...]] = {}
-    for entries in (packaged, own):  # later ones take a spelling over
+    named: list[Mapping[str, Mapping[str, Any]]] = [heads, own]
+    for entries in named:  # later ones take a spelling over
         fresh: dict[str, list[str]] = {}
-        for name, entry in entries.items():
-            names = [name, *entry.get("aliases", ())]
+        for name, head in entries.items():
+            names = [name, *head.get("aliases", ())]
             for key in {spelling(part) for n in names for part in (n, str(n).rsplit("/", 1)[-1])}:
                 fresh.setdefault(key, []).append(name)
             fresh[spelling(name)] = [name]
         for key, owners in fresh.items():
             spellings[key] = tuple(sorted(set(owners)))
-    return Catalogue(packaged | own, spellings)
+    return Catalogue({**texts, **own}, spellings)
 
 
 def _own_entries(folder: Path) -> dict[str, Mapping[str, Any]]:

@@ -1,6 +1,9 @@
 """Configs and files that are not what they should be: one clear ValueError, never another error."""
 
+import json
 import math
+import sys
+import types
 from typing import Any
 
 import pytest
@@ -132,6 +135,29 @@ def test_download_says_how_to_install_the_hub_client(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(builtins, "__import__", without_hub)
     with pytest.raises(ValueError, match="pip install huggingface_hub"):
         load_shape("someone/some-model", download=True)
+
+
+def test_download_reads_what_the_hub_gives(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for the hub client: its file is read, its failures are one line."""
+    hub, errors = types.ModuleType("huggingface_hub"), types.ModuleType("huggingface_hub.errors")
+
+    class RefusedError(Exception):
+        pass
+
+    def download(model_id: str, name: str) -> str:
+        if model_id == "org/absent":
+            raise RefusedError("404 not found\nand more")
+        (tmp_path / name).write_text(json.dumps(LLAMA))
+        return str(tmp_path / name)
+
+    hub.hf_hub_download = download  # type: ignore[attr-defined]
+    errors.HfHubHTTPError = errors.HFValidationError = RefusedError  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    monkeypatch.setitem(sys.modules, "huggingface_hub.errors", errors)
+    assert load_shape("org/model", download=True).name == "org/model"
+    with pytest.raises(ValueError, match=r"could not be fetched: 404 not found$"):
+        load_shape("org/absent", download=True)
+    assert load_shape("llama-3-8b", download=True).name == "llama-3-8b"  # catalogued: no fetch
 
 
 SCALARS = st.one_of(
