@@ -43,11 +43,16 @@ class GradeCard:
             found.setdefault(str(row["split"]), {})[str(row["estimator"])] = scores
         return dict(found)
 
+    def cell(self, split: str, estimator: str) -> pd.DataFrame:
+        """Held-out predictions of one estimator on one split."""
+        held = self.held_out
+        return held[(held["split"] == split) & (held["estimator"] == estimator)]
+
     def by(
         self, split: str, estimator: str, columns: list[str], runs: pd.DataFrame
     ) -> pd.DataFrame:
         """Errors of one cell of the card, by `columns` of the graded rows `runs`."""
-        cell = self.held_out.query("split == @split and estimator == @estimator")
+        cell = self.cell(split, estimator)
         rows = runs.iloc[cell["row"].to_numpy()][columns].reset_index(drop=True)
         error = np.abs(cell["predicted_s"] / cell["step_time_s"] - 1).to_numpy()
         grouped = rows.assign(ape=error).groupby(columns)["ape"]

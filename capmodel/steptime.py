@@ -54,6 +54,8 @@ class StepTime:
     low_factor: float | None = None
     high_factor: float | None = None
     level: float | None = None
+    log_factors: tuple[tuple[float, float, float], ...] = field(default=(), repr=False)
+    known_model: bool = False
     dp: int = 1
     floor_fixed_s: float = 0.0
     floor_growth: tuple[Growth, ...] = ()
@@ -80,6 +82,16 @@ class StepTime:
         total = np.maximum(total, self._floor(size, context_len))
         factor, _ = self.correct(size.ravel(), context_len.ravel(), prompt.ravel())
         return np.asarray(total * factor.reshape(size.shape))
+
+    def interval_factors(self, coverage: float) -> tuple[float, float] | None:
+        """(low, high) factors on the estimate at that coverage; None where none are known."""
+        if not self.log_factors:
+            return None
+        levels, low, high = zip(*self.log_factors, strict=True)
+        return (
+            math.exp(float(np.interp(coverage, levels, low))),
+            math.exp(float(np.interp(coverage, levels, high))),
+        )
 
     def terms(
         self, batch: Number, context_len: Number, prefill_tokens: Number = 0.0
@@ -153,11 +165,13 @@ def build_step_time(
     correction: LocalCorrection | None = None,
     calibration_id: str = "",
     basis: str = "",
-    interval: tuple[float, float, float] | None = None,
+    log_factors: tuple[tuple[float, float, float], ...] = (),
+    known_model: bool = False,
 ) -> StepTime:
     """Multiply the constants of a deployment with the coefficients of a roofline.
 
-    coefficients: in the order of `roofline.TERMS`. interval: (level, low factor, high factor).
+    coefficients: in the order of `roofline.TERMS`. log_factors: (coverage, low, high) rows of
+    log factors that held-out rows support, by rising coverage.
     Raises ValueError for a GPU without a bandwidth figure.
     """
     if gpu.bandwidth_bytes_per_s is None:
@@ -206,10 +220,13 @@ def build_step_time(
         ),
     )
     least = traffic.dense_bytes + sum(e.top_k * e.bytes_each for e in traffic.experts)
-    level, low, high = interval if interval else (None, None, None)
+    nominal = next((row for row in log_factors if row[0] == 0.9), None)
     return StepTime(
-        costs=costs, calibration_id=calibration_id, basis=basis,
-        low_factor=low, high_factor=high, level=level, dp=dp,
+        costs=costs, calibration_id=calibration_id, basis=basis, dp=dp,
+        low_factor=math.exp(nominal[1]) if nominal else None,
+        high_factor=math.exp(nominal[2]) if nominal else None,
+        level=nominal[0] if nominal else None,
+        log_factors=log_factors, known_model=known_model,
         floor_fixed_s=least / width, floor_growth=_scaled(traffic.kv_read, 1.0 / width),
         correction=correction,
         place=_place(traffic, gpu, peak, tp, pp, kv_dtype) if correction is not None else (),

@@ -12,6 +12,9 @@ does not appear: one token passes all stages in turn, so the stages' bytes add u
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+import numpy.typing as npt
+
 from capmodel.kvcache import cache_pieces
 from capmodel.shapes import ModelShape
 from capmodel.shapes.attention import (
@@ -21,6 +24,8 @@ from capmodel.shapes.attention import (
     SoftmaxAttention,
 )
 from capmodel.weights import Matrix, matrices, stored_bytes, stored_matrix_bytes
+
+Array = npt.NDArray[np.float64]
 
 UNBOUNDED = float("inf")
 
@@ -72,6 +77,21 @@ class StepTraffic:
     all_reduce_bytes: float
     weight_stored_bytes: float
     quantised_layers: int
+
+    def of_batch(self, batch: Array, context_len: Array) -> tuple[Array, Array, Array]:
+        """Bytes read, FLOP and bytes resident of decode steps, each (n,); one attention rank."""
+        read = self.dense_bytes + batch * (self.kv_fixed_read + grown(self.kv_read, context_len))
+        for own in self.experts:
+            untouched = np.expm1(batch * np.log1p(-min(own.top_k / own.n_experts, 1 - 1e-15)))
+            read = read - own.n_experts * own.bytes_each * untouched
+        flop = batch * (self.flop_per_token + grown(self.attention_flop, context_len))
+        cache = self.kv_fixed_stored + grown(self.kv_stored, context_len)
+        return read, flop, self.weight_stored_bytes + batch * cache
+
+
+def grown(pieces: tuple[Growth, ...], tokens: Array) -> Array:
+    """Sum of slope * min(tokens, limit), (n,)."""
+    return sum((p.slope * np.minimum(tokens, p.limit) for p in pieces), np.zeros(np.shape(tokens)))
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,321 @@
+"""A fitted model with its provenance: fit, save, load, predict, hand out a `StepTime`.
+
+A calibration is a JSON file: readable, versioned, no code in it. Loading checks every part and
+refuses a truncated, foreign or newer file by name.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from capmodel.dtypes import kv_dtype_name, weight_dtype_name
+from capmodel.estimators import Corrected, Roofline
+from capmodel.evaluation import GradeCard, used_rows
+from capmodel.gpus import Gpu, load_gpu
+from capmodel.intervals import Intervals, intervals_from
+from capmodel.regressor import COORDINATES, LocalCorrection, TrafficRegressor
+from capmodel.roofline import NAMES, RooflineCoefficients, RooflineRegressor
+from capmodel.shapes import ModelLike, load_shape
+from capmodel.steptime import StepTime, build_step_time
+from capmodel.traffic import step_traffic
+
+Array = npt.NDArray[np.float64]
+
+FORMAT = "capmodel-calibration"
+VERSION = 1
+METHODS = ("regressor", "roofline")
+
+
+class CalibrationError(ValueError):
+    """A calibration file that cannot be used; the message names the file and what is wrong."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Coefficients and corrections per engine and GPU, and what they were fitted on.
+
+    name: what the fit is called. sources: `source` texts of its rows. command: how to fit it
+    again. models: per (engine, GPU) pair, the models among its rows. scores: held-out errors,
+    `splits` of metrics.json.
+    """
+
+    name: str
+    estimator: Corrected = field(repr=False)
+    n_rows: int
+    sources: tuple[str, ...]
+    command: str
+    models: dict[tuple[str, str], tuple[str, ...]] = field(repr=False)
+    intervals: Intervals | None = field(default=None, repr=False)
+    scores: dict[str, Any] = field(default_factory=dict, repr=False)
+    date: str = ""
+
+    @property
+    def calibration_id(self) -> str:
+        """Name and a digest of all that decides a prediction."""
+        text = json.dumps(self._fitted(), sort_keys=True)
+        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """Coefficients by engine and GPU, with errors, bounds and identifiability."""
+        return self.estimator.physics.roofline.summary
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """(engine, GPU) pairs with coefficients of their own."""
+        fitted = self.estimator.physics.roofline.coefficients_
+        return tuple(sorted((key[0], key[1]) for key in fitted if len(key) == 2))
+
+    def predict(self, runs: pd.DataFrame, method: str = "regressor") -> Array:
+        """Step time of each row of a runs table [s], (rows,)."""
+        from capmodel.features import FEATURES, add_features
+
+        featured = runs if set(FEATURES) <= set(runs.columns) else add_features(runs)
+        return self._by_method(method).predict(featured)
+
+    def step_time(
+        self,
+        model: ModelLike,
+        gpu: "str | Gpu",
+        *,
+        tp: int = 1,
+        pp: int = 1,
+        dp: int = 1,
+        weight_dtype: str = "bf16",
+        kv_dtype: str = "bf16",
+        engine: str | None = None,
+        method: str = "regressor",
+    ) -> StepTime:
+        """A frozen `StepTime` of one deployment, for a simulator, planner or autoscaler.
+
+        Raises ValueError for unknown names and for a GPU without a bandwidth figure.
+        """
+        self._by_method(method)
+        shape, card = load_shape(model), load_gpu(gpu)
+        weight, cache = weight_dtype_name(weight_dtype), kv_dtype_name(kv_dtype)
+        chosen = self._engine_for(engine, card.name)
+        roofline = self.estimator.physics.roofline
+        level = roofline.level(chosen, card.name)
+        correction = None
+        if method == "regressor" and len(level) == 2:
+            correction = self.estimator.correction.corrections_.get((level[0], level[1]))
+        known = len(level) == 2 and shape.name in self.models.get((level[0], level[1]), ())
+        factors = self.intervals.log_factors(level, known, method) if self.intervals else ()
+        return build_step_time(
+            step_traffic(shape, weight, cache, tp, dp), card, roofline.coefficients_[level].values,
+            peak_flops_per_s=card.matmul_flops_per_s(weight), tp=tp, pp=pp, dp=dp,
+            kv_dtype=cache, correction=correction, calibration_id=self.calibration_id,
+            basis=" on ".join(level) or "all engines and GPUs pooled", log_factors=factors,
+            known_model=known,
+        )  # fmt: skip
+
+    def covers(self, engine: str | None, gpu: str) -> int:
+        """How closely rows back this engine and GPU: 3 the pair, 2 the GPU, 1 the engine, 0."""
+        pairs = self.pairs
+        if engine is not None:
+            if (engine, gpu) in pairs:
+                return 3
+            return 1 if (engine,) in self.estimator.physics.roofline.coefficients_ else 0
+        return 2 if any(card == gpu for _, card in pairs) else 0
+
+    def save(self, path: str | Path) -> None:
+        """Write the calibration as JSON, whole or not at all."""
+        target = Path(path)
+        partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+        partial.write_text(json.dumps(self.to_dict(), indent=1), encoding="utf-8")
+        partial.replace(target)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The file's content."""
+        return {
+            "format": FORMAT, "version": VERSION, "calibration_id": self.calibration_id,
+            "name": self.name, "date": self.date, "rows": self.n_rows,
+            "sources": list(self.sources), "command": self.command,
+            "scores": self.scores, **self._fitted(),
+        }  # fmt: skip
+
+    def _fitted(self) -> dict[str, Any]:
+        roofline = self.estimator.physics.roofline.coefficients_
+        corrections = self.estimator.correction.corrections_
+        return {
+            "terms": list(NAMES),
+            "coordinates": list(COORDINATES),
+            "levels": [_level_entry(key, fit) for key, fit in roofline.items()],
+            "corrections": [_correction_entry(key, own) for key, own in corrections.items()],
+            "models": [[*pair, list(names)] for pair, names in sorted(self.models.items())],
+            "intervals": self.intervals.to_dict() if self.intervals else None,
+        }
+
+    def _by_method(self, method: str) -> "Corrected | Roofline":
+        if method not in METHODS:
+            raise ValueError(f"Got method {method!r}, but expected {' or '.join(METHODS)}")
+        return self.estimator if method == "regressor" else self.estimator.physics
+
+    def _engine_for(self, engine: str | None, gpu: str) -> str | None:
+        """The engine asked for, or the one with most rows on that GPU."""
+        if engine is not None:
+            return engine.lower()
+        fitted = self.estimator.physics.roofline.coefficients_
+        rows = {pair: fitted[pair].n_rows for pair in self.pairs if pair[1] == gpu}
+        return max(rows, key=lambda pair: rows[pair])[0] if rows else None
+
+    def __repr__(self) -> str:
+        return f"Calibration({self.name!r}, {self.n_rows} rows, {len(self.pairs)} engine-GPU pairs)"
+
+
+def fit(
+    runs: pd.DataFrame,
+    *,
+    name: str = "calibration",
+    command: str = "",
+    grade_card: GradeCard | None = None,
+    date: str = "",
+    min_rows: int = 12,
+) -> Calibration:
+    """Fit a calibration on the rows of `runs` that no check sets aside.
+
+    runs: a checked runs table, or rows that already have their features. grade_card: held-out
+    predictions of the same rows; intervals are taken from them. Raises ValueError when no row
+    is left, FitError when the rows cannot identify anything.
+    """
+    rows = used_rows(runs)
+    estimator = Corrected(physics=Roofline(roofline=RooflineRegressor(min_rows=min_rows)))
+    estimator.fit(rows, rows["step_time_s"].to_numpy(float))
+    named = rows["model"].map({m: _catalogue_name(m) for m in rows["model"].unique()})
+    models = {
+        (str(engine), str(gpu)): tuple(sorted(set(named.iloc[positions])))
+        for (engine, gpu), positions in _positions(rows).items()
+    }
+    sources = tuple(sorted(set(rows["source"].astype(str)))) if "source" in rows else ()
+    return Calibration(
+        name=name, estimator=estimator, n_rows=len(rows), sources=sources, command=command,
+        models=models, date=date,
+        intervals=intervals_from(grade_card) if grade_card is not None else None,
+        scores=grade_card.to_dict() if grade_card is not None else {},
+    )  # fmt: skip
+
+
+def load_calibration(path: str | Path) -> Calibration:
+    """Read a calibration that `save` wrote. Raises CalibrationError naming what is wrong."""
+    where = Path(path)
+    try:
+        text = where.read_text(encoding="utf-8")
+        content = json.loads(text)
+    except FileNotFoundError as error:
+        raise CalibrationError(f"calibration {where} is not there; check the name") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise CalibrationError(f"calibration {where} cannot be read: {error}") from error
+    except json.JSONDecodeError as error:
+        raise CalibrationError(
+            f"calibration {where} is not whole JSON (line {error.lineno}): fit it again"
+        ) from error
+    return calibration_from(content, str(where))
+
+
+def calibration_from(content: Any, where: str = "calibration") -> Calibration:
+    """A calibration from the content of its file. Raises CalibrationError."""
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise CalibrationError(f"{where} is no capmodel calibration (format is not {FORMAT!r})")
+    version = content.get("version")
+    if version != VERSION:
+        raise CalibrationError(
+            f"{where} has version {version!r}, but this capmodel reads version {VERSION}; "
+            "install the capmodel that wrote it, or fit it again"
+        )
+    if content.get("terms") != list(NAMES) or content.get("coordinates") != list(COORDINATES):
+        raise CalibrationError(
+            f"{where} was fitted with other terms than this capmodel has; fit it again"
+        )
+    try:
+        return _from_content(content)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CalibrationError(f"{where} lacks a part or holds a wrong one: {error!r}") from error
+
+
+def _from_content(content: dict[str, Any]) -> Calibration:
+    roofline = RooflineRegressor()
+    for entry in content["levels"]:
+        roofline.coefficients_[tuple(map(str, entry["level"]))] = RooflineCoefficients(
+            values=_numbers(entry["values"], len(NAMES)),
+            standard_errors=tuple(
+                float("nan") if e is None else float(e) for e in entry["standard_errors"]
+            ),
+            identified=tuple(bool(flag) for flag in entry["identified"]),
+            n_rows=int(entry["rows"]), mape=float(entry["mape"]),
+            condition_number=float(entry["condition_number"]),
+            memory_bound_rows=int(entry["memory_bound_rows"]),
+            compute_bound_rows=int(entry["compute_bound_rows"]),
+        )  # fmt: skip
+    if () not in roofline.coefficients_:
+        raise ValueError("the pooled level is missing")
+    correction = TrafficRegressor()
+    for entry in content["corrections"]:
+        landmarks = np.array(entry["landmarks"], dtype=float)
+        weights = np.array(_numbers(entry["weights"], len(landmarks)))
+        if landmarks.ndim != 2 or landmarks.shape[1] != len(COORDINATES):
+            raise ValueError("landmarks do not have the coordinates' width")
+        pair = (str(entry["engine"]), str(entry["gpu"]))
+        correction.corrections_[pair] = LocalCorrection(landmarks, weights, int(entry["rows"]))
+    intervals = content["intervals"]
+    return Calibration(
+        name=str(content["name"]),
+        estimator=Corrected(physics=Roofline(roofline=roofline), correction=correction),
+        n_rows=int(content["rows"]), sources=tuple(map(str, content["sources"])),
+        command=str(content["command"]), date=str(content.get("date", "")),
+        models={(str(e), str(g)): tuple(map(str, names)) for e, g, names in content["models"]},
+        intervals=Intervals.from_dict(intervals) if intervals else None,
+        scores=dict(content.get("scores", {})),
+    )  # fmt: skip
+
+
+def _numbers(values: Iterable[Any], n: int) -> tuple[float, ...]:
+    found = tuple(float(value) for value in values)
+    if len(found) != n or not np.isfinite(found).all():
+        raise ValueError(f"expected {n} finite numbers, got {len(found)}")
+    return found
+
+
+def _level_entry(key: tuple[str, ...], fit: RooflineCoefficients) -> dict[str, Any]:
+    errors = [None if np.isnan(error) else _rounded(error) for error in fit.standard_errors]
+    return {
+        "level": list(key), "rows": fit.n_rows, "mape": _rounded(fit.mape),
+        "values": [_rounded(value) for value in fit.values], "standard_errors": errors,
+        "identified": list(fit.identified), "condition_number": _rounded(fit.condition_number),
+        "memory_bound_rows": fit.memory_bound_rows, "compute_bound_rows": fit.compute_bound_rows,
+    }  # fmt: skip
+
+
+def _correction_entry(key: tuple[str, str], own: LocalCorrection) -> dict[str, Any]:
+    return {
+        "engine": key[0], "gpu": key[1], "rows": own.n_rows,
+        "landmarks": [[round(float(v), 6) for v in row] for row in own.landmarks],
+        "weights": [_rounded(value) for value in own.weights],
+    }  # fmt: skip
+
+
+def _rounded(value: float) -> float:
+    return float(f"{float(value):.8g}")
+
+
+def _positions(rows: pd.DataFrame) -> dict[tuple[str, str], npt.NDArray[np.intp]]:
+    names = rows["engine"].astype(str) + "\0" + rows["gpu"].astype(str)
+    found = names.groupby(names.to_numpy()).indices
+    return {
+        (str(name).partition("\0")[0], str(name).partition("\0")[2]): np.asarray(where)
+        for name, where in found.items()
+    }
+
+
+def _catalogue_name(model: object) -> str:
+    try:
+        return load_shape(str(model)).name
+    except ValueError:
+        return str(model)
