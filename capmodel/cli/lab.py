@@ -49,24 +49,27 @@ def compress(seed: int, as_json: bool, figure: Path | None) -> None:
     from capmodel.lab.compress import treatments
     from capmodel.lab.entropy import DTYPES, code_cache, held_entries
     from capmodel.lab.language_model import load_language_model
+    from capmodel.lab.predicted import code_given_twin
 
     model = load_language_model()
     outcomes = _measured(treatments(), seed)
     entries = held_entries(model)
     codings = [code_cache(entries, dtype) for dtype in DTYPES]
+    predicted = [code_given_twin(model, twin) for twin in ("e4m3", "int8", "int4")]
     if as_json:
         options.print_json(
             {
                 "model_sha256": model.sha256,
                 "outcomes": [asdict(outcome) for outcome in outcomes],
                 "lossless": [asdict(coding) for coding in codings],
+                "lossless_predicted": [asdict(coding) for coding in predicted],
             }
         )
     else:
         from capmodel.cli import lab_tables
 
         lab_tables.print_outcomes(outcomes, "What a smaller cache costs")
-        lab_tables.print_codings(codings)
+        lab_tables.print_codings(codings, predicted)
     if figure is not None:
         _draw(outcomes, codings, figure)
 

@@ -12,6 +12,7 @@ from capmodel.lab.compress import Outcome
 from capmodel.lab.entropy import Coding
 from capmodel.lab.language_model import ModelCard
 from capmodel.lab.paging_story import PagedRequest
+from capmodel.lab.predicted import PredictedCoding
 from capmodel.lab.proof import Check
 from capmodel.units import format_bytes, format_percent
 
@@ -55,8 +56,8 @@ def print_outcomes(outcomes: Sequence[Outcome], title: str) -> None:
     )
 
 
-def print_codings(codings: Sequence[Coding]) -> None:
-    """Lossless ratios, one dtype a row."""
+def print_codings(codings: Sequence[Coding], predicted: Sequence[PredictedCoding]) -> None:
+    """Lossless ratios, one dtype a row, and those against a twin's guess below."""
     console = Console(highlight=False)
     table = _table(
         "Lossless: how many times smaller",
@@ -76,6 +77,12 @@ def print_codings(codings: Sequence[Coding]) -> None:
             " ".join(f"{bits:.1f}" for bits in c.plane_bits),
         )
     console.print(table)
+    twins = ", ".join(f"{p.ratio:.2f} with {p.twin} weights" for p in predicted)
+    console.print(
+        "Bounds are entropies of single bytes. bf16 coded against the guess of a twin of the "
+        f"model: {twins}.",
+        style="dim",
+    )
 
 
 def print_breaking(rows: Sequence[Breaking]) -> None:
