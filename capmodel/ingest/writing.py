@@ -1,12 +1,19 @@
-"""Runs tables to disk, whole or not at all."""
+"""Runs tables to disk, whole or not at all; large ones in parts, one a file read."""
 
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from capmodel.runs import RUNS
 
 PARQUET = (".parquet", ".pq")
+_ASIDE = ("run_id", "source", "engine", "model", "gpu", "batch_size", "context_len",
+          "step_time_s", "rule", "reason")  # fmt: skip
 
 
 def write_runs(runs: pd.DataFrame, path: str | Path) -> Path:
@@ -14,21 +21,119 @@ def write_runs(runs: pd.DataFrame, path: str | Path) -> Path:
 
     Raises ValueError for another ending or a folder that is not there.
     """
-    path = Path(path)
-    if path.suffix.lower() not in (*PARQUET, ".csv"):
-        raise ValueError(f"Got {path}, but expected a name that ends in .parquet or .csv")
-    if not path.parent.is_dir():
-        raise ValueError(f"Got {path}, but the folder {path.parent} is not there; make it first")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+    path = check_target(path, (*PARQUET, ".csv"))
+    name = _beside(path)
     try:
         if path.suffix.lower() in PARQUET:
             runs.to_parquet(name, index=False)
         else:
             runs.to_csv(name, index=False)
-        Path(name).chmod(0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        _put(name, path)
+    finally:
+        name.unlink(missing_ok=True)
     return path
+
+
+def check_target(path: str | Path, endings: Sequence[str]) -> Path:
+    """`path`, where it can be written. Raises ValueError for a wrong ending or no folder."""
+    path = Path(path)
+    if path.suffix.lower() not in endings:
+        wanted = " or ".join(ending for ending in endings if ending != ".pq")
+        raise ValueError(f"Got {path}, but expected a name that ends in {wanted}")
+    if not path.parent.is_dir():
+        raise ValueError(f"Got {path}, but the folder {path.parent} is not there; make it first")
+    return path
+
+
+class Part:
+    """Rows of one file on their way to `out`: used ones as Parquet, the others as CSV."""
+
+    def __init__(self, out: Path) -> None:
+        self.used, self.aside = _beside(out), _beside(out)
+        self.rows = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, used: pd.DataFrame, aside: pd.DataFrame) -> None:
+        """Append a chunk; the columns of the first one, and those of RUNS, stay."""
+        if len(used):
+            if self._writer is None:
+                names = list(dict.fromkeys([*used.columns, *(column.name for column in RUNS)]))
+                words = [
+                    name for name in names if not pd.api.types.is_numeric_dtype(used.get(name))
+                ]
+                self._writer = pq.ParquetWriter(self.used, _schema(names, words))
+            schema = self._writer.schema
+            frame = used.reindex(columns=schema.names)
+            self._writer.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False))
+            self.rows += len(used)
+        header = self.aside.stat().st_size == 0
+        aside.reindex(columns=list(_ASIDE)).to_csv(self.aside, mode="a", header=header, index=False)
+
+    def close(self) -> None:
+        """End the Parquet file; nothing more can be written."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def discard(self) -> None:
+        """Remove what was written and not yet named."""
+        self.close()
+        self.used.unlink(missing_ok=True)
+        self.aside.unlink(missing_ok=True)
+
+
+def join_parts(parts: Sequence[Part], out: Path) -> list[str]:
+    """Parts under one another as `out` and `<stem>_set_aside.csv`; the files written."""
+    for part in parts:
+        part.close()
+    filled = [part for part in parts if part.rows]
+    if not filled:
+        return []
+    beside = out.with_name(f"{out.stem}_set_aside.csv")
+    joined = filled[0].used if len(filled) == 1 else _joined(filled, out)
+    try:
+        with parts[0].aside.open("ab") as target:
+            for part in parts[1:]:
+                with part.aside.open("rb") as source:
+                    source.readline()  # its header
+                    while block := source.read(1 << 20):
+                        target.write(block)
+        _put(joined, out)
+        _put(parts[0].aside, beside)
+    finally:
+        joined.unlink(missing_ok=True)
+    return [str(out), str(beside)]
+
+
+def _joined(parts: Sequence[Part], out: Path) -> Path:
+    schemas = [pq.read_schema(part.used) for part in parts]
+    schema = pa.unify_schemas(schemas, promote_options="permissive")
+    name = _beside(out)
+    with pq.ParquetWriter(name, schema) as writer:
+        for part in parts:
+            for batch in pq.ParquetFile(part.used).iter_batches(batch_size=250_000):
+                missing = [field for field in schema if field.name not in batch.schema.names]
+                table = pa.Table.from_batches([batch])
+                for field in missing:
+                    table = table.append_column(field, pa.nulls(len(batch), field.type))
+                writer.write_table(table.select(schema.names).cast(schema))
+    return name
+
+
+def _schema(names: list[str], words: list[str]) -> pa.Schema:
+    """Words as they are known to be, everything else a number that may be missing."""
+    known = {column.name: column.kind for column in RUNS}
+    text = {name for name in names if known.get(name) == "text" or name in words}
+    text -= {name for name, kind in known.items() if kind != "text"}
+    return pa.schema([(name, pa.string() if name in text else pa.float64()) for name in names])
+
+
+def _beside(path: Path) -> Path:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    return Path(name)
+
+
+def _put(name: Path, path: Path) -> None:
+    name.chmod(0o644)
+    os.replace(name, path)

@@ -4,16 +4,12 @@ Small inputs are checked as one table. Where a file is large, everything goes ch
 Parquet, and rows are compared with those of their own chunk.
 """
 
-import os
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from capmodel.features import FEATURES
 from capmodel.ingest.documents import open_document
@@ -23,6 +19,7 @@ from capmodel.ingest.files import (
     REFUSED,
     FileReport,
     NoBenchmark,
+    check_format,
     expand_paths,
     identify,
     iter_runs,
@@ -30,9 +27,9 @@ from capmodel.ingest.files import (
 )
 from capmodel.ingest.given import Given, given_for
 from capmodel.ingest.large import is_large
-from capmodel.ingest.writing import PARQUET, write_runs
+from capmodel.ingest.writing import PARQUET, Part, check_target, join_parts, write_runs
 from capmodel.quality.screening import Screened, screen_runs
-from capmodel.runs import RUNS, RunsError
+from capmodel.runs import RunsError
 
 Progress = Callable[[int], None]
 
@@ -42,12 +39,14 @@ class Intake:
     """What was read and what became of it.
 
     set_aside, flagged: rule -> rows. rows_made: decode steps made by differencing two runs.
-    rows_read + rows_made = rows_used + all set aside. written: files written.
+    rows_read + rows_made = rows_used + all set aside. rows_unread: without a decode step, of
+    those set aside. written: files written.
     """
 
     files: list[FileReport] = field(default_factory=list)
     rows_read: int = 0
     rows_made: int = 0
+    rows_unread: int = 0
     rows_used: int = 0
     set_aside: Counter[str] = field(default_factory=Counter)
     flagged: Counter[str] = field(default_factory=Counter)
@@ -65,6 +64,14 @@ class Intake:
         self.rows_used += len(screened.used)
         self.set_aside.update(screened.counts)
         self.flagged.update(screened.flagged)
+
+    def merge(self, other: "Intake") -> None:
+        """Add the counts of another intake."""
+        self.rows_read += other.rows_read
+        self.rows_used += other.rows_used
+        self.rows_unread += other.rows_unread
+        self.set_aside.update(other.set_aside)
+        self.flagged.update(other.flagged)
 
 
 def take_in(
@@ -92,6 +99,7 @@ def take_in(
         screened = screen_runs(found.runs, found.file_of_row)
         intake.add(screened)
     intake.rows_read = sum(report.rows for report in found.files)
+    intake.rows_unread = len(found.aside)
     intake.rows_made = len(found.runs) + len(found.aside) - intake.rows_read
     if out is not None and len(found.runs):
         intake.written.append(str(write_runs(plain_columns(screened.used), out)))
@@ -119,104 +127,58 @@ def _take_in_chunks(
     given: Given,
     progress: Progress | None,
 ) -> Intake:
-    intake, sink = Intake(), _Sink(Path(out)) if out is not None else None
+    check_format(format)
+    if out is not None:
+        check_target(out, PARQUET)
+    intake, parts = Intake(), list[Part]()
     try:
         for path, named in files:
+            part = Part(Path(out)) if out is not None else None
+            parts += [part] if part else []
+            mine = Intake()
             try:
-                kept, rows, name = _one_file(path, format, given, intake, sink, progress)
-            except RunsError as error:
+                name = _one_file(path, format, given, mine, part, progress)
+            except RunsError as error:  # what was read of a bad file does not count
                 status = NO_BENCHMARK if isinstance(error, NoBenchmark) else REFUSED
                 report = FileReport(str(path), status, reason=str(error), named=named)
+                if part:
+                    parts.remove(part)
+                    part.discard()
             else:
-                report = FileReport(str(path), READ, name, rows, kept, named=named)
+                kept = sum(mine.set_aside.values()) - mine.rows_unread + mine.rows_used
+                report = FileReport(str(path), READ, name, mine.rows_read, kept, named=named)
+                intake.merge(mine)
             intake.files.append(report)
-    except BaseException:
-        if sink:
-            sink.discard()
-        raise
-    intake.written = sink.finish() if sink else []
+        intake.written = join_parts(parts, Path(out)) if out is not None else []
+    finally:
+        for part in parts:
+            part.discard()
     return intake
 
 
 def _one_file(
-    path: Path, format: str, given: Given, intake: Intake, sink: "_Sink | None",
+    path: Path, format: str, given: Given, intake: Intake, part: Part | None,
     progress: Progress | None,
-) -> tuple[int, int, str]:  # fmt: skip
+) -> str:  # fmt: skip
+    """Screen one file chunk by chunk into `part`; the name of its format."""
     document = open_document(path)
     tool = identify(document, format)
-    size, done, rows, kept = path.stat().st_size, 0, 0, 0
+    size, done = path.stat().st_size, 0
     for runs, unread in iter_runs(document, tool, given_for(path, given)):
         intake.set_aside.update(unread["rule"].astype(str))
         intake.rows_read += len(unread)
-        rows += len(unread) + len(runs)
-        kept += len(runs)
+        intake.rows_unread += len(unread)
+        screened = Screened(pd.DataFrame(), pd.DataFrame())
         if len(runs):
-            files = pd.Series(str(path), index=runs.index)
-            screened = screen_runs(runs, files)
+            screened = screen_runs(runs, pd.Series(str(path), index=runs.index))
             intake.add(screened)
-            if sink:
-                sink.write(screened, unread.assign(file=str(path)))
-        if progress:  # bytes are not told by the readers; rows so far are a fair share
-            step = min(size, max(done, int(size * (1 - 1 / (1 + rows / 1e6))))) - done
-            done += step
-            progress(step)
+        if part:
+            aside = [plain_columns(screened.aside), _unread(unread.assign(file=str(path)))]
+            part.write(plain_columns(screened.used), pd.concat(aside))
+        if progress:  # the readers tell no bytes; a million rows count for half of what is left
+            here = int(size * (1 - 0.5 ** (intake.rows_read / 1e6)))
+            progress(here - done)
+            done = here
     if progress:
         progress(size - done)
-    return kept, rows, tool.name
-
-
-class _Sink:
-    """Parquet for the used rows and CSV for the others, written under other names until the end."""
-
-    def __init__(self, out: Path) -> None:
-        if out.suffix.lower() not in PARQUET:
-            raise ValueError(f"Got {out}, but files this large are written as .parquet")
-        if not out.parent.is_dir():
-            raise ValueError(f"Got {out}, but the folder {out.parent} is not there; make it first")
-        self._out, self._aside = out, out.with_name(f"{out.stem}_set_aside.csv")
-        handle, self._part = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
-        os.close(handle)
-        handle, self._aside_part = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
-        os.close(handle)
-        self._writer: pq.ParquetWriter | None = None
-        self._columns: list[str] = []
-
-    def write(self, screened: Screened, unread: pd.DataFrame) -> None:
-        used = plain_columns(screened.used)
-        if self._writer is None:
-            self._columns = list(dict.fromkeys([*used.columns, *(c.name for c in RUNS)]))
-        table = pa.Table.from_pandas(used.reindex(columns=self._columns), preserve_index=False)
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(self._part, self._schema(table.schema))
-        self._writer.write_table(table.cast(self._writer.schema, safe=False))
-        aside = pd.concat([plain_columns(screened.aside), _unread(unread)])
-        header = os.path.getsize(self._aside_part) == 0
-        names = ["run_id", "source", "model", "gpu", "batch_size", "context_len", "step_time_s",
-                 "rule", "reason"]  # fmt: skip
-        aside.reindex(columns=names).to_csv(self._aside_part, mode="a", header=header, index=False)
-
-    def _schema(self, first: pa.Schema) -> pa.Schema:
-        """Columns that a later chunk may fill are nullable numbers or words from the start."""
-        words = {column.name for column in RUNS if column.kind == "text"}
-        fields = zip(first.names, first.types, strict=True)
-        return pa.schema([
-            (name, pa.string() if name in words or pa.types.is_string(kind) else pa.float64())
-            for name, kind in fields
-        ])  # fmt: skip
-
-    def finish(self) -> list[str]:
-        """Give both files their names; nothing is written where no row was used."""
-        if self._writer is None:
-            self.discard()
-            return []
-        self._writer.close()
-        for part, name in ((self._part, self._out), (self._aside_part, self._aside)):
-            Path(part).chmod(0o644)
-            os.replace(part, name)
-        return [str(self._out), str(self._aside)]
-
-    def discard(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        for part in (self._part, self._aside_part):
-            Path(part).unlink(missing_ok=True)
+    return tool.name

@@ -1,0 +1,155 @@
+"""capmodel ingest: what it prints, writes and returns; large files chunk by chunk."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from capmodel.cli.ingest import command
+from capmodel.datasets import make_runs
+from capmodel.ingest import files, large, read_runs
+
+
+def run(*arguments: str | Path) -> tuple[int, dict[str, object]]:
+    result = CliRunner().invoke(command, [*map(str, arguments), "--json"], standalone_mode=False)
+    if result.exception:
+        raise result.exception
+    return int(result.return_value), json.loads(result.stdout)
+
+
+def test_every_row_is_accounted_for(formats: Path, tmp_path: Path) -> None:
+    out = tmp_path / "runs.parquet"
+    code, answer = run(formats / "aiconfigurator.csv", formats / "argonne.csv", "-o", out)
+    rows = answer["rows"]
+    assert code == 0
+    assert rows["read"] == 7 + 3
+    assert rows["read"] + rows["made"] == rows["used"] + sum(rows["set_aside"].values())
+    assert rows["flagged"]["kv_dtype_assumed"] == 4
+    assert answer["written"] == [str(out), str(tmp_path / "runs_set_aside.csv")]
+    assert len(read_runs(out)) == rows["used"]
+    aside = pd.read_csv(tmp_path / "runs_set_aside.csv")
+    assert len(aside) == sum(rows["set_aside"].values())
+    assert aside["reason"].notna().all()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs.parquet",
+                                                               "runs_set_aside.csv"]  # fmt: skip
+
+
+def test_differenced_runs_are_counted_as_made(formats: Path) -> None:
+    code, answer = run(formats / "vllm_latency_out128.json", formats / "vllm_latency_out256.json")
+    assert code == 0
+    assert answer["rows"]["read"] == 2
+    assert answer["rows"]["made"] == 1
+    assert answer["rows"]["set_aside"] == {"differenced": 2}
+
+
+def test_a_refused_file_is_exit_code_one_and_the_others_are_read(formats: Path) -> None:
+    code, answer = run(formats / "argonne.csv", formats / "aiperf.json")
+    assert code == 1
+    assert [file["status"] for file in answer["files"]] == ["read", "refused"]
+    assert "--gpu --engine --weight-dtype --kv-dtype" in answer["files"][1]["reason"]
+    assert answer["rows"]["used"] == 3
+
+
+def test_a_file_in_milliseconds_is_set_aside_whole(formats: Path, tmp_path: Path) -> None:
+    path = tmp_path / "ms.csv"
+    runs = make_runs(50, seed=0).drop(columns="throughput_tok_s")
+    runs["step_time_s"] *= 1000
+    runs.to_csv(path, index=False)
+    code, answer = run(formats / "argonne.csv", path)
+    assert code == 1
+    assert answer["rows"]["set_aside"] == {"wrong_unit": 50}
+    assert answer["rows"]["used"] == 3
+
+
+def test_an_unknown_model_is_set_aside_with_the_nearest_names(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    header = "engine,model,gpu,weight_dtype,kv_dtype,batch_size,context_len,step_time_s\n"
+    names = [("llama-3.1-8b", "h100"), ("lama-3-8x", "h100"), ("llama-3.1-8b", "h1000")]
+    rows = [f"vllm,{model},{gpu},bf16,bf16,8,1000,0.01" for model, gpu in names]
+    path.write_text(header + "\n".join(rows) + "\n")
+    out = tmp_path / "out.csv"
+    code, answer = run(path, "-o", out)
+    assert code == 0
+    assert answer["rows"]["set_aside"] == {"unknown_model": 1, "unknown_gpu": 1}
+    reasons = pd.read_csv(tmp_path / "out_set_aside.csv")["reason"]
+    assert "llama-3-8b" in reasons.iloc[0]
+
+
+def test_printed_tables(formats: Path) -> None:
+    result = CliRunner().invoke(command, [str(formats / "argonne.csv")], standalone_mode=False)
+    for words in ("argonne", "read", "used", "set aside"):
+        assert words in result.stdout
+
+
+def test_out_that_cannot_be(formats: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"ends in .parquet or .csv"):
+        run(formats / "argonne.csv", "-o", tmp_path / "runs.xlsx")
+    with pytest.raises(ValueError, match="make it first"):
+        run(formats / "argonne.csv", "-o", tmp_path / "gone" / "runs.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of a few rows take the way of files of gigabytes."""
+    monkeypatch.setattr(large, "LARGE_BYTES", 2000)
+    monkeypatch.setattr(large, "_BLOCK_BYTES", 20_000)
+    monkeypatch.setattr(files, "CHUNK", 100)
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("name", ["runs.csv", "runs.parquet"])
+def test_large_tables_give_what_small_ones_give(tmp_path: Path, name: str) -> None:
+    runs = make_runs(500, seed=3)
+    path, out = tmp_path / name, tmp_path / "out.parquet"
+    runs.to_csv(path, index=False) if name.endswith("csv") else runs.to_parquet(path)
+    code, answer = run(path, "-o", out)
+    rows = answer["rows"]
+    assert code == 0
+    assert rows["read"] == 500 == rows["used"] + sum(rows["set_aside"].values())
+    written = read_runs(out).set_index("run_id")
+    original = runs.set_index("run_id").loc[written.index]
+    assert (written["step_time_s"] - original["step_time_s"]).abs().max() < 1e-15
+    assert (written["n_params"] == original["n_params"]).all()
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_large_json_lines_number_their_rows_through(formats: Path, tmp_path: Path) -> None:
+    line = (formats / "sglang_serving.jsonl").read_text().splitlines()[0]
+    path, out = tmp_path / "many.jsonl", tmp_path / "out.parquet"
+    records = [json.loads(line) | {"mean_tpot_ms": 10.0 + i / 997} for i in range(250)]
+    path.write_text("\n".join(map(json.dumps, records)))
+    facts = ["--gpu", "h100", "--model", "llama-3.1-8b", "--weight-dtype", "bf16", "--kv-dtype"]
+    code, answer = run(path, "-o", out, *facts, "bf16")
+    assert code == 0
+    assert answer["rows"]["read"] == 250
+    assert read_runs(out)["run_id"].iloc[-1] == "many-250"
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_large_table_with_a_bad_row_leaves_nothing_behind(tmp_path: Path) -> None:
+    runs = make_runs(500, seed=3).astype({"batch_size": object})
+    runs.loc[420, "batch_size"] = "many"
+    path = tmp_path / "runs.csv"
+    runs.to_csv(path, index=False)
+    code, answer = run(path, "-o", tmp_path / "out.parquet")
+    assert code == 1
+    assert "'many'" in answer["files"][0]["reason"]
+    assert answer["rows"]["read"] == 0
+    assert answer["written"] == []
+    assert [item.name for item in tmp_path.iterdir()] == ["runs.csv"]
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_large_batch_keeps_its_good_files(formats: Path, tmp_path: Path) -> None:
+    good = make_runs(500, seed=3)
+    good.to_csv(tmp_path / "good.csv", index=False)
+    (tmp_path / "bad.csv").write_text((tmp_path / "good.csv").read_text()[:-200] + ",x,x")
+    code, answer = run(tmp_path / "*.csv", formats / "argonne.csv", "-o", tmp_path / "out.parquet")
+    assert code == 1
+    assert [file["status"] for file in answer["files"]] == ["refused", "read", "read"]
+    rows = answer["rows"]
+    assert rows["read"] == 503 == rows["used"] + sum(rows["set_aside"].values())
+    assert len(read_runs(tmp_path / "out.parquet")) == rows["used"]
