@@ -1,121 +1,73 @@
 """TPOT and TTFT by simulation against measured serving runs, deployments held out.
 
 Each row of the measured table is a closed loop of clients, all starting at once. A roofline with
-its learned correction is fitted on the other deployments' TPOT; the row's step time is then what
-that fit says of its deployment, and the simulator plays the clients. One figure is fitted beside
-it, per engine and GPU: how much slower or faster prompts are than the TPOT rows say, from the
-other deployments' TTFT.
+its learned correction is fitted on the other deployments' TPOT; the row's step time is what that
+fit says of its deployment, and the simulator plays the clients. What simulated TTFT lacks of
+measured TTFT on the other deployments gives each engine's front end, and a learned correction of
+the same kind as the step time's.
 """
 
 import math
-from collections import defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from planner_correction import Correction
+from scipy.optimize import nnls
 
 from capmodel.features import add_features
-from capmodel.gpus import Gpu, load_gpu
+from capmodel.gpus import load_gpu
 from capmodel.kvcache import BlockTable, RequestCost
 from capmodel.regressor import ROOFLINE, TrafficRegressor
-from capmodel.roofline import NAMES, RooflineRegressor
+from capmodel.roofline import RooflineRegressor
 from capmodel.shapes import load_shape
-from capmodel.simulation import Server, mixed, prefill_first, simulate
+from capmodel.simulation import FrontEnd, Server, mixed, prefill_first, simulate
+from capmodel.simulation.table import tabulated
 from capmodel.splits import groups_of, split_named
+from capmodel.steptime import StepTime, build_step_time
 from capmodel.traffic import StepTraffic, step_traffic
 from capmodel.workload import Requests, Uniform
 
 FOLDS = 5
-_BUDGET = {"vllm": 8192, "tensorrt-llm": 8192, "sglang": 16384}
-
-
-@dataclass(slots=True)
-class DeploymentStep:
-    """Step time of one deployment from roofline coefficients, as plain floats.
-
-    scale: the learned correction, decode and prompts alike. prompt_scale: on prompts alone.
-    """
-
-    traffic: StepTraffic
-    gpu: Gpu
-    peak: float
-    coefficients: dict[str, float]
-    dp: int
-    scale: float = 1.0
-    prompt_scale: float = 1.0
-    fixed_s: float = field(init=False)
-    per_sequence_s: float = field(init=False)
-    per_prompt_s: float = field(init=False)
-    experts: list[tuple[float, float]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        c, t, gpu = self.coefficients, self.traffic, self.gpu
-        bandwidth = float(gpu.bandwidth_bytes_per_s or 1.0)
-        link = gpu.link_bytes_per_s
-        per_link = c["c_link"] * t.all_reduce_bytes / link if link else 0.0
-        self.fixed_s = (
-            c["c_step"] * t.layers
-            + c["c_w"] * t.dense_bytes / bandwidth
-            + c["c_reduce"] * t.all_reduces
-        )
-        self.per_sequence_s = (
-            c["c_f"] * t.flop_per_token / self.peak
-            + c["c_kv"] * t.kv_fixed_read / bandwidth
-            + c["c_sequence"]
-            + per_link
-        ) / self.dp
-        self.per_prompt_s = (
-            c["c_prefill"] * t.prefill_flop_per_token / self.peak + per_link / self.dp
-        )
-        self.experts = [
-            (c["c_w"] * e.n_experts * e.bytes_each / bandwidth, math.log1p(-e.top_k / e.n_experts))
-            for e in t.experts
-        ]
-
-    def seconds(self, batch: float, cached_tokens: float, prefill_tokens: float = 0.0) -> float:
-        """One step [s] of all attention ranks; the sequences are spread evenly over them."""
-        c, bandwidth = self.coefficients, float(self.gpu.bandwidth_bytes_per_s or 1.0)
-        context = cached_tokens / batch if batch else 0.0
-        ranked = batch / self.dp
-        attention = sum(g.slope * min(context, g.limit) for g in self.traffic.attention_flop)
-        cache = sum(g.slope * min(context, g.limit) for g in self.traffic.kv_read)
-        seconds = (
-            self.fixed_s
-            + self.per_sequence_s * batch
-            + ranked * c["c_kv"] * cache / bandwidth
-            + ranked * (c["c_f"] + c["c_attention"]) * attention / self.peak
-        )
-        for whole, missed in self.experts:
-            seconds -= whole * math.expm1(missed * (batch + prefill_tokens))
-        seconds += self.prompt_scale * self.per_prompt_s * prefill_tokens
-        return self.scale * seconds
+# Tokens of one step: the engines' defaults in the launch scripts of these runs.
+BUDGET = {"vllm": 8192, "tensorrt-llm": 8192, "sglang": 16384}
+TPOT_RIDGE, TTFT_RIDGE = 0.1, 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A fit on other deployments. prompt_scale: by (engine, gpu)."""
+    """Roofline and correction fitted on some deployments' TPOT."""
 
     roofline: RooflineRegressor
-    regressor: TrafficRegressor | None
+    correction: Correction | None
 
-    def step(self, row: pd.Series, correction: float, prompt_scale: float) -> DeploymentStep:
-        """The step time of the row's deployment."""
-        gpu = load_gpu(row["gpu"])
+    def tpot_s(self, features: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+        """TPOT of each row without a simulation [s], and the correction's factor, (rows,)."""
+        base = self.roofline.predict(features)
+        if self.correction is None:
+            return base, np.ones(len(features))
+        factor = self.correction.factor(features)
+        return base * factor, factor
+
+    def step(self, row: pd.Series) -> tuple[StepTime, StepTraffic]:
+        """The roofline's step time of the row's deployment, and what it moves."""
+        gpu, tp, dp = load_gpu(row["gpu"]), int(row["tp"]), int(row["dp"])
         shape = load_shape(row["model"])
-        traffic = step_traffic(
-            shape, row["weight_dtype"], row["kv_dtype"], int(row["tp"]), int(row["dp"])
-        )
-        found = self.roofline.coefficients_[self.roofline.level(row["engine"], row["gpu"])]
-        named = defaultdict(float, zip(NAMES, found.values, strict=True))
-        return DeploymentStep(
+        traffic = step_traffic(shape, row["weight_dtype"], row["kv_dtype"], tp, dp)
+        level = self.roofline.level(row["engine"], row["gpu"])
+        found = build_step_time(
             traffic,
             gpu,
-            gpu.matmul_flops_per_s(row["weight_dtype"]),
-            named,
-            int(row["dp"]),
-            math.exp(correction),
-            prompt_scale,
+            self.roofline.coefficients_[level].values,
+            peak_flops_per_s=gpu.matmul_flops_per_s(row["weight_dtype"]),
+            tp=tp,
+            pp=int(row["pp"]),
+            dp=dp,
+            kv_dtype=row["kv_dtype"],
         )
+        # The simulator counts the attention of a prompt chunk by chunk itself.
+        return replace(found, costs=tuple(replace(c, prompt_s=0.0) for c in found.costs)), traffic
 
 
 def fit(features: pd.DataFrame, learned: bool = True) -> Fitted:
@@ -123,55 +75,61 @@ def fit(features: pd.DataFrame, learned: bool = True) -> Fitted:
     roofline = RooflineRegressor().fit(features, features["tpot_s"])
     if not learned:
         return Fitted(roofline, None)
-    with_floor = features.assign(**{ROOFLINE: roofline.predict(features)})
-    return Fitted(roofline, TrafficRegressor().fit(with_floor, features["tpot_s"]))
+    base, target = roofline.predict(features), features["tpot_s"].to_numpy()
+    return Fitted(roofline, Correction(TPOT_RIDGE).fit(features, base, target))
 
 
-def server_of(row: pd.Series, step: DeploymentStep) -> Server:
-    """The row's replica: all attention ranks as one, their pools together."""
-    traffic, gpu = step.traffic, step.gpu
-    memory = 0.9 * float(gpu.memory_reported_bytes or 0.93 * gpu.memory_bytes)
-    longest = int(row["input_len"] + row["output_len"])
-    request = traffic.kv_fixed_stored + sum(
-        g.slope * min(longest, g.limit) for g in traffic.kv_stored
-    )
-    per_token = request / longest
-    pool = max(memory - traffic.weight_stored_bytes - 4e9, 0.0) / per_token * step.dp
+def server_of(row: pd.Series, step: StepTime, traffic: StepTraffic, factor: float) -> Server:
+    """The row's replica: all attention ranks as one, their pools together.
+
+    factor: the learned correction at the row's operating point, for all its steps.
+    """
+    longest, clients = int(row["input_len"] + row["output_len"]), int(row["concurrency"])
     size = 32
     # The table keeps rows whose clients were all resident, so the pool holds at least them.
-    blocks = max(int(pool // size), int(row["concurrency"]) * -(-longest // size))
-    budget = max(_BUDGET.get(row["engine"], 8192), int(row["concurrency"]) + 1)
+    blocks = 2 * clients * -(-longest // size)
+    budget = max(BUDGET.get(row["engine"], 8192), clients + 1) * step.dp
     attention = traffic.prefill_attention_flop
     return Server(
-        step,
+        tabulated(step, clients, longest, 2 * budget),
         blocks,
         RequestCost((BlockTable("full", 1, size),), 0.0),
-        max_num_seqs=max(1, int(row["concurrency"])),
-        max_batched_tokens=budget * step.dp,
+        max_num_seqs=max(1, clients),
+        max_batched_tokens=budget,
         attention_tokens=traffic.prefill_flop_per_token / (2 * attention)
         if attention
         else math.inf,
+        step_scale=factor,
         batching=prefill_first if row["engine"] == "sglang" else mixed,
     )
 
 
-def play(row: pd.Series, step: DeploymentStep, spread: float, rounds: float) -> dict[str, float]:
-    """Simulated TPOT and TTFT of the row [s]. spread: shortest length over nominal."""
+def play(row: pd.Series, server: Server, spread: float, rounds: float) -> dict[str, float]:
+    """Simulated TPOT and TTFT of the row [s].
+
+    spread: lengths lie within this share of the nominal one, to both sides. The clients of these
+    runs drew 80 to 100 % of it; the fit knows the nominal lengths only, so its coefficients have
+    taken the mean in, and what is left to play is the width.
+    """
     clients = int(row["concurrency"])
     n = int(min(max(clients * rounds, 20), 6000))
     rng = np.random.default_rng(1)
     requests = Requests(
         np.zeros(n),
-        Uniform.around(int(row["input_len"]), spread).draw(n, rng),
-        Uniform.around(int(row["output_len"]), spread).draw(n, rng),
+        around(int(row["input_len"]), spread).draw(n, rng),
+        around(int(row["output_len"]), spread).draw(n, rng),
     )
-    result = simulate(requests, server_of(row, step), concurrency=clients)
+    result = simulate(requests, server, concurrency=clients)
     return {
-        "tpot_mean_s": float(np.nanmean(result.tpot_s)),
-        "tpot_p50_s": float(np.nanmedian(result.tpot_s)),
-        "ttft_mean_s": float(result.ttft_s.mean()),
-        "ttft_p50_s": float(np.median(result.ttft_s)),
+        "tpot_sim_s": float(np.nanmean(result.tpot_s)),
+        "ttft_sim_s": float(result.ttft_s.mean()),
+        "ttft_sim_p50_s": float(np.median(result.ttft_s)),
     }
+
+
+def around(tokens: int, spread: float) -> Uniform:
+    """Lengths within `spread` of `tokens`, as a share."""
+    return Uniform(max(1, round(tokens * (1 - spread))), round(tokens * (1 + spread)))
 
 
 def measured(path: str) -> pd.DataFrame:
@@ -181,7 +139,8 @@ def measured(path: str) -> pd.DataFrame:
     runs = read_runs(path)
     runs = runs[runs["step_time_definition"] == "tpot"]
     suspect = runs["flags"].astype(str).str.contains("suspect_source|queued")
-    return add_features(runs[~suspect].reset_index(drop=True))
+    # What starting a request costs is no part of a step, so the fit must do without it.
+    return add_features(runs[~suspect].reset_index(drop=True)).drop(columns=["requests"])
 
 
 def folds_of(features: pd.DataFrame, seed: int = 0) -> np.ndarray:
@@ -191,35 +150,155 @@ def folds_of(features: pd.DataFrame, seed: int = 0) -> np.ndarray:
     return (order % FOLDS)[groups]
 
 
+def played(
+    features: pd.DataFrame, folds: np.ndarray, spread: float, rounds: float, learned: bool
+) -> pd.DataFrame:
+    """Simulated TPOT and TTFT of every row by a fit without its fold, in the order of rows."""
+    parts = []
+    for fold in range(FOLDS):
+        test = features[folds == fold]
+        fitted = fit(features[folds != fold], learned)
+        direct, factors = fitted.tpot_s(test)
+        rows = []
+        for (_, row), factor in zip(test.iterrows(), factors, strict=True):
+            server = server_of(row, *fitted.step(row), float(factor))
+            rows.append(play(row, server, spread, rounds))
+        parts.append(pd.DataFrame(rows, index=test.index).assign(direct_s=direct))
+    return pd.concat(parts).sort_index()
+
+
+def front_end(rows: pd.DataFrame) -> FrontEnd:
+    """What simulated TTFT lacks of measured TTFT: least absolute relative error, none negative.
+
+    rows: ttft_s, ttft_sim_s, tpot_s, concurrency.
+    """
+    target = rows["ttft_s"].to_numpy()
+    lacking = 1 - rows["ttft_sim_s"].to_numpy() / target
+    terms = np.column_stack([np.ones(len(rows)), rows["tpot_s"], rows["concurrency"]])
+    terms /= target[:, None]
+    weight = np.ones(len(rows))
+    for _ in range(15):
+        scaled = terms * weight[:, None]
+        norm = np.sqrt((scaled**2).mean(axis=0))
+        found = nnls(scaled / norm, weight * lacking)[0] / norm
+        weight = 1 / np.sqrt(np.maximum(np.abs(terms @ found - lacking), 0.03))
+    return FrontEnd(*(float(value) for value in found))
+
+
+def first_tokens(rows: pd.DataFrame, folds: np.ndarray) -> pd.DataFrame:
+    """TTFT of every row: with the other folds' front end, and with their correction [s]."""
+    front = np.full(len(rows), np.nan)
+    learned = np.full(len(rows), np.nan)
+    for fold in range(FOLDS):
+        base = np.full(len(rows), np.nan)
+        for _, mine in _by_engine(rows):
+            ends = front_end(rows[mine & (folds != fold)])
+            one = rows[mine]
+            base[mine] = one["ttft_sim_s"] + [
+                ends.delay_s(step, clients)
+                for step, clients in zip(one["direct_s"], one["concurrency"], strict=True)
+            ]
+        train, test = folds != fold, folds == fold
+        target = rows["ttft_s"].to_numpy()[train]
+        with_base = rows.assign(**{ROOFLINE: base})
+        correction = TrafficRegressor(ridge=TTFT_RIDGE).fit(with_base[train], target)
+        front[test] = base[test]
+        learned[test] = correction.predict(with_base[test])
+    return pd.DataFrame({"ttft_front_s": front, "ttft_learned_s": learned}, index=rows.index)
+
+
+def _by_engine(rows: pd.DataFrame) -> Iterable[tuple[str, np.ndarray]]:
+    for engine in sorted(rows["engine"].unique()):
+        yield str(engine), (rows["engine"] == engine).to_numpy()
+
+
+def nearest(features: pd.DataFrame, folds: np.ndarray, target: str) -> np.ndarray:
+    """The baseline: the row of another deployment nearest in everything that is known."""
+    names = ["concurrency", "input_len", "output_len", "tp", "dp", "weight_stored_bytes",
+             "kv_bytes_per_token", "gpu_bandwidth", "gpu_peak_flops"]  # fmt: skip
+    points = np.log2(np.maximum(features[names].to_numpy(float), 1e-9))
+    codes = pd.get_dummies(features[["engine", "model", "weight_dtype"]]).to_numpy(float) * 3
+    points = np.column_stack([points, codes])
+    found = np.full(len(features), np.nan)
+    values = features[target].to_numpy()
+    for fold in range(FOLDS):
+        train = np.flatnonzero(folds != fold)
+        for row in np.flatnonzero(folds == fold):
+            distance = ((points[train] - points[row]) ** 2).sum(axis=1)
+            found[row] = values[train[int(np.argmin(distance))]]
+    return found
+
+
 def evaluate(
-    features: pd.DataFrame,
+    path: str,
     *,
     every: int = 1,
-    spread: float = 0.8,
+    spread: float = 0.1,
     rounds: float = 6.0,
     learned: bool = True,
+    seed: int = 0,
 ) -> pd.DataFrame:
-    """Measured and simulated TPOT and TTFT of every `every`-th row, held out by deployment."""
-    folds = folds_of(features)
-    rows = []
-    for fold in range(FOLDS):
-        train, test = features[folds != fold], features[folds == fold].iloc[::every]
-        fitted = fit(train, learned)
-        corrections = np.zeros(len(test))
-        direct = fitted.roofline.predict(test)
-        if fitted.regressor is not None:
-            corrections, _ = fitted.regressor.correct(test.assign(**{ROOFLINE: direct}))
-        for (_, row), correction, floor in zip(
-            test.iterrows(), corrections, direct, strict=True
-        ):
-            step = fitted.step(row, float(correction), 1.0)
-            rows.append(
-                {
-                    **row[["run_id", "engine", "gpu", "model", "concurrency", "input_len",
-                           "output_len", "tpot_s", "ttft_s"]].to_dict(),
-                    "fold": fold,
-                    "direct_tpot_s": floor * math.exp(correction),
-                    **play(row, step, spread, rounds),
-                }
-            )  # fmt: skip
-    return pd.DataFrame(rows)
+    """Every `every`-th row, measured, simulated and by its nearest neighbour.
+
+    seed: of the deployments' folds.
+    """
+    features = measured(path).iloc[::every].reset_index(drop=True)
+    folds = folds_of(features, seed)
+    rows = pd.concat([features, played(features, folds, spread, rounds, learned)], axis=1)
+    rows = pd.concat([rows, first_tokens(rows, folds)], axis=1)
+    return rows.assign(
+        fold=folds,
+        tpot_nearest_s=nearest(features, folds, "tpot_s"),
+        ttft_nearest_s=nearest(features, folds, "ttft_s"),
+    )
+
+
+ESTIMATES = {
+    "TPOT, fit alone": ("direct_s", "tpot_s"),
+    "TPOT, simulated": ("tpot_sim_s", "tpot_s"),
+    "TPOT, nearest row": ("tpot_nearest_s", "tpot_s"),
+    "TTFT, simulated, engine alone": ("ttft_sim_s", "ttft_s"),
+    "TTFT, simulated, with front end": ("ttft_front_s", "ttft_s"),
+    "TTFT, the same, corrected": ("ttft_learned_s", "ttft_s"),
+    "TTFT, nearest row": ("ttft_nearest_s", "ttft_s"),
+}
+
+
+def scores(rows: pd.DataFrame) -> pd.DataFrame:
+    """One line per estimate: rows, MAPE, median APE, median ratio, coverage of a 90 % interval.
+
+    The interval is conformal: the 0.9 quantile of |log ratio| of the other folds.
+    """
+    lines = []
+    for name, (estimate, target) in ESTIMATES.items():
+        ratio = np.log(rows[estimate] / rows[target]).to_numpy()
+        error = np.abs(np.exp(ratio) - 1)
+        inside = np.zeros(len(rows), dtype=bool)
+        for fold in range(FOLDS):
+            mine = rows["fold"].to_numpy() == fold
+            if mine.any() and not mine.all():
+                inside[mine] = np.abs(ratio[mine]) <= np.quantile(np.abs(ratio[~mine]), 0.9)
+        lines.append(
+            {
+                "estimate": name,
+                "rows": len(rows),
+                "mape": error.mean(),
+                "median_ape": np.median(error),
+                "median_ratio": float(np.exp(np.median(ratio))),
+                "coverage_90": inside.mean(),
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def by_group(rows: pd.DataFrame) -> pd.DataFrame:
+    """Median APE by engine and GPU, simulated TPOT and corrected TTFT."""
+    errors = rows.assign(
+        tpot=(rows["tpot_sim_s"] / rows["tpot_s"] - 1).abs(),
+        tpot_fit=(rows["direct_s"] / rows["tpot_s"] - 1).abs(),
+        ttft=(rows["ttft_learned_s"] / rows["ttft_s"] - 1).abs(),
+        ttft_front=(rows["ttft_front_s"] / rows["ttft_s"] - 1).abs(),
+    )
+    groups = errors.groupby(["engine", "gpu"])
+    found = groups[["tpot", "tpot_fit", "ttft", "ttft_front"]].median()
+    return found.assign(rows=groups.size())

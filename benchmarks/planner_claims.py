@@ -61,7 +61,9 @@ def cache_claims(
 ) -> list[Claim]:
     """Waste and throughput of each way to reserve, all requests waiting from the start."""
     candidate = Candidate(load_gpu(gpu), 1, "bf16", "bf16")
-    replica = replica_of(load_shape(model), candidate, Setting(calibration, longest_request=longest))
+    replica = replica_of(
+        load_shape(model), candidate, Setting(calibration, longest_request=longest)
+    )
     paged = replica.server(False, longest)
     ways: dict[str, Server] = {
         "paged": paged,
@@ -71,13 +73,13 @@ def cache_claims(
     }
     found = {name: summarise(simulate(requests, way), 0.0) for name, way in ways.items()}
     static = summarise(simulate_static(requests, paged, max_context=longest), 0.0)
-    setting = f"{model}, {gpu}, {requests.name}"
+    where = f"{model}, {gpu}, {requests.name}"
     waste = {name: 100 * summary.waste for name, summary in found.items()}
     rate = {name: summary.output_tok_s for name, summary in found.items()}
     return [
         Claim(
             "contiguous reservation wastes the cache",
-            setting,
+            where,
             "60-80 %",
             f"{waste['longest']:.0f} % (longest context), {waste['power of two']:.0f} % (power of "
             f"two), {waste['whole']:.0f} % (an oracle of the output)",
@@ -86,14 +88,14 @@ def cache_claims(
         ),
         Claim(
             "blocks of 16 waste little",
-            setting,
+            where,
             "under 4 %",
             f"{waste['paged']:.1f} %",
             "half a block of 16 per request, over its mean length",
         ),
         Claim(
             "paged over contiguous, both continuous",
-            setting,
+            where,
             "2-4 x (Orca)",
             f"{rate['paged'] / rate['longest']:.1f} x longest, "
             f"{rate['paged'] / rate['power of two']:.1f} x power of two, "
@@ -102,7 +104,7 @@ def cache_claims(
         ),
         Claim(
             "paged continuous over static batches",
-            setting,
+            where,
             "2-4 x (and up to 22 x FasterTransformer)",
             f"{rate['paged'] / static.output_tok_s:.1f} x",
             "static batches pad to the longest and wait for it",
@@ -127,9 +129,10 @@ def deepseek_claim(step: "StepRates", context: int = 1000) -> Claim:
     seconds_a = step.seconds(a, gpu, "fp8", batch_a, context, 0.75, 8 * batch_a)
     seconds_b = step.seconds(b, gpu, "bf16", batch_b, context, 1.0, batch_b)
     ours = 8 * batch_a / seconds_a, batch_b / seconds_b
+    many = f"{8 * batch_a:,.0f} against {batch_b:,.0f} sequences"
     return Claim(
         "DeepSeek-V2 over DeepSeek-67B",
-        f"8 x H800, {context:,} tokens a sequence, {8 * batch_a:,.0f} against {batch_b:,.0f} sequences",
+        f"8 x H800, {context:,} tokens a sequence, {many}",
         "5.76 x (over 50,000 tokens/s)",
         f"{ours[0] / ours[1]:.1f} x ({ours[0]:,.0f} against {ours[1]:,.0f} tokens/s)",
         "decode only, no scheduler and no expert skew; the service's lengths are not published",
