@@ -263,7 +263,10 @@ def _from_content(content: dict[str, Any]) -> Calibration:
         if landmarks.ndim != 2 or landmarks.shape[1] != len(COORDINATES):
             raise ValueError("landmarks do not have the coordinates' width")
         pair = (str(entry["engine"]), str(entry["gpu"]))
-        correction.corrections_[pair] = LocalCorrection(landmarks, weights, int(entry["rows"]))
+        low, high = _numbers(entry["range"], 2)
+        correction.corrections_[pair] = LocalCorrection(
+            landmarks, weights, int(entry["rows"]), low, high
+        )
     intervals = content["intervals"]
     return Calibration(
         name=str(content["name"]),
@@ -296,6 +299,7 @@ def _level_entry(key: tuple[str, ...], fit: RooflineCoefficients) -> dict[str, A
 def _correction_entry(key: tuple[str, str], own: LocalCorrection) -> dict[str, Any]:
     return {
         "engine": key[0], "gpu": key[1], "rows": own.n_rows,
+        "range": [_rounded(own.low), _rounded(own.high)],
         "landmarks": [[round(float(v), 6) for v in row] for row in own.landmarks],
         "weights": [_rounded(value) for value in own.weights],
     }  # fmt: skip

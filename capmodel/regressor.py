@@ -84,11 +84,16 @@ def coordinates(
 
 @dataclass(frozen=True, slots=True)
 class LocalCorrection:
-    """The correction of one (engine, GPU): landmarks (m, d) and their weights (m,)."""
+    """The correction of one (engine, GPU): landmarks (m, d) and their weights (m,).
+
+    low, high: the log corrections its rows ask for; none is larger, so nothing runs away.
+    """
 
     landmarks: Array
     weights: Array
     n_rows: int
+    low: float
+    high: float
 
     def __call__(self, points: Array, block: int = 16384) -> tuple[Array, Array]:
         """Log correction and similarity at points (rows, d), each (rows,)."""
@@ -97,7 +102,7 @@ class LocalCorrection:
             kernel = matern(points[start : start + block], self.landmarks)
             value[start : start + block] = kernel @ self.weights
             near[start : start + block] = kernel.max(axis=1)
-        return value, near
+        return np.clip(value, self.low, self.high), near
 
 
 def matern(left: Array, right: Array) -> Array:
@@ -115,7 +120,7 @@ class TrafficRegressor:
 
     ridge: how much scatter a row is allowed, relative to the size of the correction.
     max_landmarks: rows that carry the correction of one (engine, GPU); spread evenly.
-    min_rows: pairs with fewer rows get no correction. limit: the largest |log correction|.
+    min_rows: pairs with fewer rows get no correction.
 
     Fitted state: `corrections_`, from (engine, GPU) to LocalCorrection.
     """
@@ -123,13 +128,11 @@ class TrafficRegressor:
     ridge: float = 0.02
     max_landmarks: int = 256
     min_rows: int = 8
-    limit: float = 2.0
     corrections_: dict[tuple[str, str], LocalCorrection] = field(default_factory=dict, repr=False)
 
     def fit(self, features: pd.DataFrame, step_time_s: Array | pd.Series) -> "TrafficRegressor":
         """features: rows of `add_features` with the column ROOFLINE [s]; step_time_s: [s]."""
         target = np.log(np.asarray(step_time_s, float) / features[ROOFLINE].to_numpy(float))
-        target = np.clip(target, -self.limit, self.limit)
         points = coordinates(features)
         self.corrections_ = {
             pair: self._fit_one(points[rows], target[rows])
@@ -151,7 +154,7 @@ class TrafficRegressor:
             local = self.corrections_.get(pair)
             if local is not None:
                 value[rows], near[rows] = local(points[rows])
-        return np.clip(value, -self.limit, self.limit), near
+        return value, near
 
     def _fit_one(self, points: Array, target: Array) -> LocalCorrection:
         chosen = spread_out(points, self.max_landmarks)
@@ -165,7 +168,9 @@ class TrafficRegressor:
             system = across.T @ across + self.ridge * among
             system[np.diag_indices_from(system)] += 1e-8 * len(points)
             weights = cho_solve(cho_factor(system), across.T @ target)
-        return LocalCorrection(landmarks, np.asarray(weights), len(points))
+        return LocalCorrection(
+            landmarks, np.asarray(weights), len(points), float(target.min()), float(target.max())
+        )
 
 
 def _pairs(features: pd.DataFrame) -> Iterator[tuple[tuple[str, str], npt.NDArray[np.intp]]]:

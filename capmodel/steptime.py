@@ -122,7 +122,7 @@ class StepTime:
         points[:, _CONTEXT] = np.log2(np.maximum(context_len, 1.0)) / 4
         points[:, _PREFILL] = np.log2(1.0 + prefill_tokens / np.maximum(batch, 1e-9)) / 4
         value, near = self.correction(points)
-        return np.exp(np.clip(value, -2.0, 2.0)), near
+        return np.exp(value), near
 
     def _one(self, batch: float, context_len: float, prefill_tokens: float) -> float:
         """The same sum for one step, in plain arithmetic."""

@@ -15,12 +15,16 @@ from capmodel import __version__
 COMMANDS = {
     "run": "The main job: ingest, features, roofline, regressor, grade card, capacity plan.",
     "predict": "One decode step: seconds, what binds, what fits.",
-    "grade": "Held-out errors of every estimator, by split.",
-    "fit": "Fit a calibration on runs and save it.",
-    "ingest": "Read benchmark files into one runs table.",
     "kv": "Cache bytes, blocks and concurrency.",
+    "plan": "From a workload to GPUs, latency and money.",
+    "ingest": "Read benchmark files into one runs table.",
     "profile": "What is in a runs table.",
+    "fit": "Fit a calibration on runs and save it.",
+    "grade": "Held-out errors of every estimator, by split.",
+    "report": "A plan's JSON as PDF or HTML.",
+    "diff": "What changed between two plans, and why.",
     "dataset": "Build or fetch reference runs.",
+    "notebooks": "Rerun or copy the notebooks.",
     "lab": "A small decoder that proves the cache arithmetic.",
 }
 
