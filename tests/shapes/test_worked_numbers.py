@@ -75,3 +75,26 @@ def test_the_published_claim_about_deepseek_v2() -> None:
     assert mla * 6 / 16 == 25_920
     assert 1 - mla * 6 / 16 / growing("deepseek-67b") == pytest.approx(0.933, abs=5e-4)
     assert 1 - mla / growing("deepseek-67b") == pytest.approx(0.822, abs=5e-4)
+
+
+def test_heads_and_layers_agree_with_start_up_logs(shared_data) -> None:
+    """Layers, KV heads and head_dim of the models whose logs the shared data names."""
+    import csv
+
+    from capmodel.shapes.catalogue import in_catalogue
+
+    with (shared_data / "engine_kv_logs.csv").open(newline="") as file:
+        rows = [
+            row for row in csv.DictReader(file) if row["attn_kind"] in ("gqa", "mha", "gqa-moe")
+        ]
+    checked = set()
+    for row in rows:
+        model = row["model"].split(" ")[0]
+        if not in_catalogue(model) or "EAGLE" in row["model"]:
+            continue
+        shape = load_shape(model)
+        (attention,) = {a for _, a in shape.attention_layers()}
+        found = (shape.n_layers, attention.n_kv_heads, attention.head_dim)
+        assert found == tuple(int(row[f"cfg_{key}"]) for key in ("layers", "kv_heads", "head_dim"))
+        checked.add(shape.name)
+    assert len(checked) >= 25
