@@ -43,7 +43,7 @@ from capmodel.ingest.large import is_large, table_chunks
 from capmodel.ingest.picking import pick_records, pick_table
 from capmodel.runs import RunsError, validate_runs
 
-CHUNK = 250_000  # rows read, checked and written at a time
+CHUNK = 150_000  # rows read, checked and written at a time
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,28 @@ def screen_runs(
     Rows whose model or GPU is in no catalogue, and that bring no shape or GPU columns, are set
     aside by `unknown_model` and `unknown_gpu`. thresholds: fields of `Thresholds`.
     """
-    reasons = pd.Series("", index=runs.index, dtype=object)
+    unknown = _without_entry(runs)
+    known = runs[~runs.index.isin(unknown.index)]
+    if known.empty:
+        return Screened(runs.iloc[:0].assign(flags=""), unknown)
+    featured = add_features(known)
+    slipped = featured.iloc[:0].assign(rule="", reason="")
+    if files is not None:
+        why = _wrong_unit(featured, files[known.index], thresholds)
+        bad = files[known.index].isin(list(why))
+        slipped = featured[bad].assign(rule="wrong_unit", reason=files[known.index][bad].map(why))
+        featured = featured[~bad]
+    parts = [part for part in (slipped, unknown) if len(part)]
+    if featured.empty:
+        return Screened(featured.assign(flags=""), pd.concat(parts))
+    used, aside = split_aside(featured, **thresholds)
+    return Screened(used, pd.concat([aside, *parts]) if parts else aside)
+
+
+def _without_entry(runs: pd.DataFrame) -> pd.DataFrame:
+    """Rows that name a model or GPU of no catalogue, with `rule` and `reason`."""
     rules = pd.Series("", index=runs.index, dtype=object)
+    reasons = rules.copy()
     for column, rule, lookup, own in (
         ("model", "unknown_model", load_shape, "n_layers"),
         ("gpu", "unknown_gpu", load_gpu, "memory_bytes"),
@@ -55,18 +75,8 @@ def screen_runs(
         hit = bare & runs[column].isin(list(why)) & (rules == "")
         rules = rules.mask(hit, rule)
         reasons = reasons.mask(hit, runs[column].map(why))
-    known = rules == ""
-    if files is not None and known.any():
-        why = _wrong_unit(add_features(runs[known]), files[known], thresholds)
-        hit = known & files.isin(list(why))
-        rules = rules.mask(hit, "wrong_unit")
-        reasons = reasons.mask(hit, files.map(why))
-        known = rules == ""
-    unknown = runs[~known].assign(rule=rules[~known], reason=reasons[~known])
-    if not known.any():
-        return Screened(runs.iloc[:0].assign(flags=""), unknown)
-    used, aside = split_aside(add_features(runs[known]), **thresholds)
-    return Screened(used, pd.concat([aside, unknown]) if len(unknown) else aside)
+    hit = rules != ""
+    return runs[hit].assign(rule=rules[hit], reason=reasons[hit])
 
 
 def _wrong_unit(

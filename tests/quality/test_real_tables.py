@@ -12,9 +12,8 @@ def test_argonne_rows_that_leave(shared_data: Path) -> None:
     assert len(screened.used) >= 3900
     counts = screened.counts
     assert counts["no_bandwidth"] == 41  # SN40L
-    # 12 early stops of TensorRT-LLM on H100, and one over-committed MI250 row.
-    assert counts["below_floor"] == 13
-    assert 90 <= counts["over_memory"] <= 150
+    assert counts["below_floor"] == 12  # early stops of TensorRT-LLM on H100 at 2,048 tokens
+    assert 60 <= counts["over_memory"] <= 80
     # 24 max-1550 rows that repeat others with 17-20 s more, one there without a twin, and the
     # first runs of 11 MI300X series.
     assert counts["warm_up"] == 36
