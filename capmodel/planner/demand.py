@@ -8,7 +8,7 @@ import numpy as np
 from capmodel.planner.mix import LengthMix, endless_hits, length_mix
 from capmodel.workload import Fixed, Lengths, Requests, SharedPrefix, Workload, read_trace
 
-_STRETCH = 2000
+_STRETCH = 1500
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
+from capmodel.calibration import load_calibration
+from capmodel.gpus import Gpu
 from capmodel.planner.candidate import Candidate, GpuLike, candidates
 from capmodel.planner.clients import client_cap
 from capmodel.planner.demand import Demand, demand
@@ -16,11 +18,14 @@ from capmodel.planner.sizing import Option
 from capmodel.planner.steps import crossover, step_rows
 from capmodel.planner.variations import Planned, best_elsewhere, sensitivities, what_ifs
 from capmodel.planner.verify import Verified, run_fleet, server_of, verify
+from capmodel.predict import choose_calibration
 from capmodel.shapes import ModelLike, ModelShape, load_shape
+from capmodel.simulation import StepTimeLike
+from capmodel.steptime import StepTime
 from capmodel.workload import Lengths, Requests, SharedPrefix, Slo
 
 # Candidates that are simulated at most, the cheapest first.
-_SIMULATED = 4
+_SIMULATED = 3
 
 
 def plan(
@@ -172,8 +177,14 @@ def _warnings(chosen: Option, verified: tuple[Verified, ...], load: Demand) -> l
             f"{load.refused} of {load.n_requests + load.refused:,} requests pass the model's "
             "context limit; an engine refuses them, and they are left out"
         )
-    reasons = getattr(chosen.replica.step_time, "extrapolation", ())
-    lines += [f"extrapolation: {reason}" for reason in reasons]
+    step_time = chosen.replica.step_time
+    if isinstance(step_time, StepTime):
+        if " on " not in step_time.basis:
+            lines.append(f"no measured runs on {candidate.gpu.name}: from {step_time.basis}")
+        elif not step_time.known_model:
+            lines.append(f"no measured runs of this model with {step_time.basis}")
+    if chosen.replica.low_factor == chosen.replica.high_factor == 1.0:
+        lines.append("the calibration has no interval here, so low and high equal the estimate")
     if load.mix.hit_share > 0:
         lines.append("sized for prefix hits: a cold cache needs more, see the what-ifs")
     return lines
@@ -247,10 +258,27 @@ def _missing(rejection: Rejection) -> tuple[bool, float]:
     return (rejection.stage != "memory", -candidate.gpu.memory_bytes * candidate.tp)
 
 
+class _Shipped:
+    """The shipped calibration that knows most of each engine and GPU."""
+
+    def step_time(
+        self,
+        model: ModelShape,
+        gpu: Gpu,
+        *,
+        tp: int = 1,
+        weight_dtype: str = "bf16",
+        kv_dtype: str = "bf16",
+        engine: str | None = None,
+    ) -> StepTimeLike:
+        """As `Calibration.step_time`."""
+        return choose_calibration(engine, gpu.name).step_time(
+            model, gpu, tp=tp, weight_dtype=weight_dtype, kv_dtype=kv_dtype, engine=engine
+        )
+
+
 def _calibration(given: CalibrationLike | str | PathLike[str] | None) -> CalibrationLike:
     """The calibration given, the file it names, or the shipped ones."""
-    if given is not None and not isinstance(given, str | PathLike):
-        return given
-    from capmodel.calibration import load_calibration, shipped
-
-    return shipped() if given is None else load_calibration(Path(given))
+    if given is None:
+        return _Shipped()
+    return load_calibration(Path(given)) if isinstance(given, str | PathLike) else given

@@ -15,6 +15,8 @@ from capmodel.steptime import StepTime
 from capmodel.traffic import step_traffic
 
 MEMORY_FRACTION = 0.92
+# Coverage of the step time's interval.
+INTERVAL = 0.9
 _HYBRID_ENGINE = "vllm"
 
 
@@ -104,6 +106,7 @@ def replica_of(shape: ModelShape, candidate: Candidate, setting: Setting) -> Rep
             f"{budget.cache_bytes / 1e9:.1f} GB are left"
         )
     step_time = _step_time(shape, candidate, setting)
+    low, high = _interval(step_time)
     return Replica(
         candidate=candidate,
         budget=budget,
@@ -111,8 +114,8 @@ def replica_of(shape: ModelShape, candidate: Candidate, setting: Setting) -> Rep
         pool_blocks=blocks,
         limits=limits,
         step_time=step_time,
-        low_factor=_factor(step_time, "low_factor"),
-        high_factor=_factor(step_time, "high_factor"),
+        low_factor=low,
+        high_factor=high,
         calibration_id=str(getattr(step_time, "calibration_id", "")),
         attention_tokens=_attention_tokens(shape, candidate.weight_dtype, candidate.kv_dtype),
         front_end=front_end_of(setting.engine),
@@ -175,9 +178,13 @@ def _step_time(shape: ModelShape, candidate: Candidate, setting: Setting) -> Ste
     return replace(found, costs=tuple(replace(cost, prompt_s=0.0) for cost in found.costs))
 
 
-def _factor(step_time: StepTimeLike, name: str) -> float:
-    value = getattr(step_time, name, None)
-    return 1.0 if value is None else float(value)
+def _interval(step_time: StepTimeLike) -> tuple[float, float]:
+    """Factors on the step time at INTERVAL; 1 and 1 where no held-out rows speak for it."""
+    if isinstance(step_time, StepTime):
+        return step_time.interval_factors(INTERVAL) or (1.0, 1.0)
+    ends = (getattr(step_time, name, None) for name in ("low_factor", "high_factor"))
+    low, high = (1.0 if end is None else float(end) for end in ends)
+    return low, high
 
 
 @lru_cache(maxsize=1024)

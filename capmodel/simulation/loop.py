@@ -1,5 +1,6 @@
 """The event loop: arrivals, ends of runs, hand-overs. Time jumps from event to event."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -73,8 +74,7 @@ def simulate(
     everyone = decoders + prefillers
     while (now := events.next_time()) is not None:
         touched: dict[int, Replica] = {}
-        while events.next_time() == now:
-            is_arrival, subject, version = events.pop()
+        for is_arrival, subject, version in events.due(now):
             if not is_arrival:
                 replica = everyone[subject]
                 if replica.version != version:
@@ -90,17 +90,16 @@ def simulate(
                 continue
             if version == _SEEN:
                 target = everyone[ledger.server_index[subject]]
+            elif ledger.landed[subject]:
+                target = decoders[_choice(route, decoders, ledger, subject)]
+                target.receive(subject, now)
             else:
-                if ledger.landed[subject]:
-                    target = decoders[_choice(route, decoders, ledger, subject)]
-                    target.receive(subject, now)
-                else:
-                    target = door[_choice(door_route, door, ledger, subject)]
-                    events.arrived[subject] = now
-                    delay = target.receive(subject, now)
-                    if delay > 0:
-                        events.push_arrival(now + delay, subject, _SEEN)
-                        continue
+                target = door[_choice(door_route, door, ledger, subject)]
+                events.arrived[subject] = now
+                delay = target.receive(subject, now)
+                if delay > 0:
+                    events.push_arrival(now + delay, subject, _SEEN)
+                    continue
             if target.arrive(subject):
                 touched[target.index] = target
         for replica in touched.values():
@@ -150,15 +149,21 @@ class _Events:
         arrival = self.arrived[self.next]
         return arrival if scheduled is None or arrival <= scheduled else scheduled
 
-    def pop(self) -> tuple[bool, int, int]:
-        """(is arrival, request or replica, version) of the next event."""
-        if not self.closed and self.next < self.n:
-            arrival = self.arrived[self.next]
-            if not self.heap or arrival <= self.heap[0][0]:
+    def due(self, now: float) -> Iterator[tuple[bool, int, int]]:
+        """(is arrival, request or replica, version) of all that happens at `now`.
+
+        Also what is pushed for the same moment while it is being worked off.
+        """
+        heap, arrived = self.heap, self.arrived
+        while True:
+            if not self.closed and self.next < self.n and arrived[self.next] <= now:
                 self.next += 1
-                return True, self.next - 1, 0
-        _, _, is_arrival, subject, version = heappop(self.heap)
-        return is_arrival, subject, version
+                yield True, self.next - 1, 0
+            elif heap and heap[0][0] <= now:
+                _, _, is_arrival, subject, version = heappop(heap)
+                yield is_arrival, subject, version
+            else:
+                return
 
     def push_run_end(self, replica: Replica) -> None:
         """The run that `replica` has under way will end."""

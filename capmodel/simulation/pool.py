@@ -13,7 +13,7 @@ class BlockPool:
     """
 
     __slots__ = ("_idle", "_phases", "_pinned", "block_size", "capacity", "growing", "growth",
-                 "id_blocks", "private")  # fmt: skip
+                 "id_blocks", "pinned", "private")  # fmt: skip
 
     def __init__(self, capacity: int, block_size: int, growth: int, id_blocks: int) -> None:
         self.capacity = capacity
@@ -21,6 +21,7 @@ class BlockPool:
         self.growth = growth
         self.id_blocks = id_blocks
         self.private = 0
+        self.pinned = 0  # blocks of prefixes in use
         self.growing = 0
         self._phases = [0] * block_size
         self._pinned: dict[int, int] = {}
@@ -29,12 +30,12 @@ class BlockPool:
     @property
     def used(self) -> int:
         """Blocks that running sequences hold."""
-        return self.private + len(self._pinned) * self.id_blocks
+        return self.private + self.pinned
 
     @property
     def available(self) -> int:
         """Blocks to be had, those of idle prefixes included."""
-        return self.capacity - self.private - len(self._pinned) * self.id_blocks
+        return self.capacity - self.private - self.pinned
 
     def join(self, length: int, clock: int) -> int:
         """A sequence starts to grow; returns its phase."""
@@ -50,12 +51,19 @@ class BlockPool:
 
     def need(self, clock: int, steps: int) -> int:
         """Blocks the growing sequences take in `steps` steps from `clock` on."""
+        if not self.growing:
+            return 0
         cycles, rest = divmod(steps, self.block_size)
         crossings = cycles * self.growing
         phases, size = self._phases, self.block_size
         for offset in range(rest):
             crossings += phases[-(clock + offset) % size]
         return crossings * self.growth
+
+    def next_step_fits(self, beside: int = 0) -> bool:
+        """Whether a block for every sequence, and `beside` blocks, are to be had: enough for any
+        step, so that `need` must be asked only where they are not."""
+        return self.growing * self.growth + beside <= self.available
 
     def steps_that_fit(self, clock: int, most: int) -> int:
         """Steps from `clock` on, at most `most`, before the pool runs out."""
@@ -89,8 +97,11 @@ class BlockPool:
     def pin(self, ids: Sequence[int]) -> None:
         """A sequence uses these prefixes; those not held yet are its own work, now shared."""
         for identity in ids:
-            self._pinned[identity] = self._pinned.get(identity, 0) + 1
-            self._idle.pop(identity, None)
+            users = self._pinned.get(identity, 0)
+            if not users:
+                self.pinned += self.id_blocks
+                self._idle.pop(identity, None)
+            self._pinned[identity] = users + 1
 
     def unpin(self, ids: Sequence[int]) -> None:
         """A sequence lets go; prefixes nobody uses stay until their room is needed.
@@ -103,12 +114,14 @@ class BlockPool:
                 self._pinned[identity] = users
             else:
                 del self._pinned[identity]
+                self.pinned -= self.id_blocks
                 self._idle[identity] = None
 
     def take(self, blocks: int) -> None:
         """Blocks for one sequence alone; negative gives back. Idle prefixes make room."""
         self.private += blocks
-        self.make_room()
+        if self._idle:
+            self.make_room()
 
     def make_room(self) -> None:
         """Give up the idle prefixes, oldest first, that no longer fit."""

@@ -109,17 +109,19 @@ class Replica:
     def end_run(self, now: float) -> list[int]:
         """Book the run that ends at `now`; requests that left this replica."""
         pool, steps, seconds = self.pool, self.steps, now - self.start
-        growth = pool.need(self.clock, steps)
-        mean_cached = self.cached + self.decoding * steps / 2
-        done_prompt = sum(entry[1] + entry[2] for entry in self.prefilling)
+        growth = pool.need(self.clock, steps) if steps else 0
+        used, cached = pool.private + pool.pinned, self.cached + self.decoding * steps / 2
+        if self.prefilling:
+            cached += sum(entry[1] + entry[2] for entry in self.prefilling)
         self.busy_s += seconds
         self.area_decoding += self.decoding * seconds
-        self.area_tokens += (mean_cached + done_prompt) * seconds
-        self.area_blocks += (pool.used + growth / 2) * seconds
-        self.engine_steps += max(1, steps)
+        self.area_tokens += cached * seconds
+        self.area_blocks += (used + growth / 2) * seconds
+        self.engine_steps += steps or 1
         if growth:
             pool.take(growth)
-        self.peak_blocks = max(self.peak_blocks, pool.used)
+        if used + growth > self.peak_blocks:
+            self.peak_blocks = used + growth
         self.clock += steps
         self.cached += self.decoding * steps
         gone: list[int] = []
@@ -139,6 +141,8 @@ class Replica:
 
     def _make_room(self) -> bool:
         """Preempt the latest until every decoding sequence has room for one more token."""
+        if self.pool.next_step_fits():
+            return False
         crowded = False
         while self.decoding and self.pool.need(self.clock, 1) > self.pool.available:
             self._preempt_latest()
@@ -180,14 +184,18 @@ class Replica:
     def _admit(self, request: int, now: float) -> bool:
         """Take blocks for the whole prompt; False when the pool has not enough."""
         ledger, pool = self.ledger, self.pool
-        blocks = ledger.blocks[request] + ledger.settled[request]
+        private = ledger.blocks[request] + ledger.settled[request]
         ids = ledger.ids[request] if ledger.ids is not None else ()
-        headroom = pool.available - pool.need(self.clock, 1)
-        private = blocks - len(ids) * pool.id_blocks
-        if private + pool.extra(ids) > headroom:
+        hits = 0
+        if ids:
+            private -= len(ids) * pool.id_blocks
+        wanted = private + pool.extra(ids) if ids else private
+        roomy = pool.next_step_fits(wanted)
+        if not roomy and wanted > pool.available - pool.need(self.clock, 1):
             return False
-        hits = pool.hits(ids)
-        pool.pin(ids)
+        if ids:
+            hits = pool.hits(ids)
+            pool.pin(ids)
         pool.take(private)
         self.serial += 1
         self.running += 1
@@ -276,10 +284,12 @@ class Replica:
     def _release(self, request: int, now: float, state: int) -> None:
         """Give the blocks back; the request is done, preempted, or goes to a decode replica."""
         ledger, pool = self.ledger, self.pool
-        ids = ledger.ids[request] if ledger.ids is not None else ()
-        pool.unpin(ids)
         blocks = ledger.blocks[request] + ledger.settled[request]
-        pool.take(len(ids) * pool.id_blocks - blocks)
+        ids = ledger.ids[request] if ledger.ids is not None else ()
+        if ids:
+            pool.unpin(ids)
+            blocks -= len(ids) * pool.id_blocks
+        pool.take(-blocks)
         self.running -= 1
         ledger.serial[request] = 0
         ledger.state[request] = state
