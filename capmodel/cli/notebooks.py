@@ -1,0 +1,117 @@
+"""`capmodel notebooks`: list, copy and run the bundled notebooks."""
+
+import ast
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from capmodel.cli import options
+
+
+@click.group(name="notebooks")
+def command() -> None:
+    """The bundled notebooks, on your runs."""
+
+
+@command.command(name="list")
+@options.as_json
+def list_notebooks(as_json: bool) -> None:
+    """What there is, and which parameters each takes."""
+    from capmodel.notebooks import find_notebooks, notebook_parameters, notebook_title
+
+    rows = [
+        {"name": path.stem, "title": notebook_title(path), "parameters": notebook_parameters(path)}
+        for path in find_notebooks()
+    ]
+    if as_json:
+        options.print_json(rows)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "title", "parameters")
+    for row in rows:
+        table.add_row(str(row["name"]), str(row["title"]), ", ".join(row["parameters"]))
+    Console().print(table)
+
+
+@command.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--ipynb", is_flag=True, help="As .ipynb files (needs capmodel[notebooks]).")
+@click.option("--force", is_flag=True, help="Overwrite notebooks that are there already.")
+def copy(folder: Path, ipynb: bool, force: bool) -> None:
+    """Copy the notebooks into DIR, to be edited; `run --folder DIR` runs the copies."""
+    from capmodel.notebooks import copy_notebooks
+
+    try:
+        written = copy_notebooks(folder, as_ipynb=ipynb, overwrite=force)
+    except ValueError as error:
+        raise ValueError(f"{error} (--force)" if "overwrite" in str(error) else error) from None
+    for path in written:
+        click.echo(str(path))
+
+
+@command.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "--runs", metavar="FILE", help="Your runs: a file, folder or glob that `ingest` reads."
+)
+@click.option(
+    "--folder", type=click.Path(path_type=Path), help="Where edited copies lie; else the bundled."
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A parameter; may be repeated."
+)
+@click.option(
+    "--out", "-o", type=click.Path(path_type=Path), default=Path("reports/notebooks"),
+    show_default=True, help="Folder for the HTML.",
+)  # fmt: skip
+@options.as_json
+def run(
+    names: tuple[str, ...],
+    runs: str | None,
+    folder: Path | None,
+    settings: tuple[str, ...],
+    out: Path,
+    as_json: bool,
+) -> int:
+    """Run notebooks (all, or those NAMEd, such as 01) and write them as HTML.
+
+    \b
+    capmodel notebooks run --runs my_runs.csv
+    capmodel notebooks run 05 --set rate=20 --set 'gpus=["h100", "b200"]'
+
+    Exit code 1 where a notebook stopped with an error; its HTML shows where.
+    """
+    from capmodel.cli.progress import progress_bar
+    from capmodel.notebooks import find_notebooks, run_notebooks
+    from capmodel.units import format_seconds
+
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file; name a folder")
+    parameters = dict(map(_setting, settings))
+    if runs is not None:
+        parameters["runs_file"] = str(Path(runs).expanduser().absolute())
+    with progress_bar(quiet=as_json) as progress:
+        done = run_notebooks(find_notebooks(folder, names), out, parameters, progress)
+    if as_json:
+        options.print_json([{**asdict(one), "html": str(one.html)} for one in done])
+    else:
+        for one in done:
+            click.echo(f"{one.html}  {format_seconds(one.seconds)}")
+            if one.error:
+                click.echo(f"  stopped: {one.error}")
+    return 1 if any(one.error for one in done) else 0
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """`rate=20` as ("rate", 20); what is no literal is taken as text."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise click.UsageError(f"Got --set {text!r}, but expected NAME=VALUE, such as rate=20")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
