@@ -7,8 +7,8 @@ from capmodel.shapes.model import Tower
 def vision_towers(outer: ConfigFields) -> tuple[Tower, ...]:
     """The vision encoder and its projection, where the config describes one in numbers.
 
-    Exact for Qwen3-VL and Qwen3.5, Kimi-K2.5, Llama-4, Step-3.7 and Gemma-4; others are counted
-    as a plain ViT with a two-matrix projection. Audio encoders are not counted.
+    Exact for Qwen3-VL and Qwen3.5, Kimi-K2.5, Llama-4, Step-3.7, Gemma-3 and Gemma-4; others are
+    counted as a plain ViT with a two-matrix projection. Audio encoders are not counted.
     """
     vision = outer.sub("vision_config")
     if vision is None:
@@ -22,6 +22,8 @@ def vision_towers(outer: ConfigFields) -> tuple[Tower, ...]:
     kind = vision.text("model_type") or outer.text("model_type")
     if kind.startswith("gemma4"):
         parameters = _gemma4(vision, layers, hidden, width)
+    elif outer.text("model_type") == "gemma3":
+        parameters = layers * _layer(vision, hidden) + _gemma3(vision, hidden, width)
     elif kind.startswith("llama4"):
         parameters = layers * _layer(vision, hidden) + _llama4(vision, hidden, width)
     elif kind.startswith("step3"):
@@ -67,6 +69,15 @@ def _merger(vision: ConfigFields, hidden: int, width: int) -> int:
     taps = len(vision.items("deepstack_visual_indexes") or [])
     final = 2 * hidden if kernel else 0  # MoonViT ends in a norm of its own
     return one * (1 + taps) + 2 * hidden + taps * 2 * merged + final
+
+
+def _gemma3(vision: ConfigFields, hidden: int, width: int) -> int:
+    """Patches, positions, a norm, SigLIP's pooling head unless left out, and the projection."""
+    head = _layer(vision, hidden) - hidden if vision.flag("vision_use_head", default=True) else 0
+    patch = vision.integer("patch_size", default=16)
+    rows = (vision.integer("image_size", default=224) // patch) ** 2
+    patches = hidden * 3 * patch**2 + hidden
+    return patches + rows * hidden + 2 * hidden + head + hidden * width + hidden
 
 
 def _gemma4(vision: ConfigFields, layers: int, hidden: int, width: int) -> int:
