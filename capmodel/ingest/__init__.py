@@ -1,7 +1,7 @@
 """Benchmark files into one runs table. One file per tool; readers only map columns.
 
 A tool's file holds a `VARIABLE_MAP`, a `recognises` and a `read_<tool>`, and is one line in
-`capmodel.ingest.files.TOOLS`.
+`capmodel.ingest.tools.TOOLS`.
 """
 
 import hashlib
@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from capmodel.ingest.files import FORMATS, FileReport, Ingested, read_files
+from capmodel.ingest.files import FileReport, Ingested, read_files
 from capmodel.ingest.given import Given
+from capmodel.ingest.tools import FORMATS
 from capmodel.runs import RunsError, problem_table
 
 __all__ = [

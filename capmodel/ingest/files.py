@@ -1,33 +1,15 @@
 """From paths to runs: recognise, read, complete, check; bad files are listed, good ones kept."""
 
 import glob
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pandas as pd
 
-from capmodel.ingest import (
-    aiconfigurator,
-    aiperf,
-    argonne,
-    guidellm,
-    inference_perf,
-    inferencex,
-    llama_bench,
-    llmd_report,
-    optimum_benchmark,
-    own,
-    sglang_one_batch,
-    sglang_serving,
-    trtllm_bench,
-    vllm_latency,
-    vllm_serve,
-    vllm_throughput,
-)
+from capmodel.ingest import llama_bench, own
 from capmodel.ingest.differencing import difference
 from capmodel.ingest.documents import (
     Document,
@@ -41,40 +23,12 @@ from capmodel.ingest.documents import (
 from capmodel.ingest.given import ASKED, Given, complete, given_for
 from capmodel.ingest.large import is_large, table_chunks
 from capmodel.ingest.picking import pick_records, pick_table
+from capmodel.ingest.tools import NoBenchmark, Tool, check_format, identify
 from capmodel.runs import RunsError, validate_runs
 
 CHUNK = 150_000  # rows read, checked and written at a time
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """One format: its name, the module that maps it, and its reader."""
-
-    name: str
-    module: ModuleType
-    read: Callable[[pd.DataFrame], pd.DataFrame]
-
-
-# In the order in which they are asked; a new format is one module and one line here.
-TOOLS = (
-    Tool("argonne", argonne, argonne.read_argonne),
-    Tool("aiconfigurator", aiconfigurator, aiconfigurator.read_aiconfigurator),
-    Tool("inferencex", inferencex, inferencex.read_inferencex),
-    Tool("llama-bench", llama_bench, llama_bench.read_llama_bench),
-    Tool("optimum-benchmark", optimum_benchmark, optimum_benchmark.read_optimum_benchmark),
-    Tool("trtllm-bench", trtllm_bench, trtllm_bench.read_trtllm_bench),
-    Tool("guidellm", guidellm, guidellm.read_guidellm),
-    Tool("inference-perf", inference_perf, inference_perf.read_inference_perf),
-    Tool("llm-d-report", llmd_report, llmd_report.read_llmd_report),
-    Tool("aiperf", aiperf, aiperf.read_aiperf),
-    Tool("sglang-one-batch", sglang_one_batch, sglang_one_batch.read_sglang_one_batch),
-    Tool("sglang-serving", sglang_serving, sglang_serving.read_sglang_serving),
-    Tool("vllm-serve", vllm_serve, vllm_serve.read_vllm_serve),
-    Tool("vllm-latency", vllm_latency, vllm_latency.read_vllm_latency),
-    Tool("vllm-throughput", vllm_throughput, vllm_throughput.read_vllm_throughput),
-    Tool("own", own, own.read_own),
-)
-FORMATS = ("auto", *(tool.name for tool in TOOLS))
 SUFFIXES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".md", ".parquet", ".pq",
             ".yaml", ".yml")  # fmt: skip
 
@@ -136,26 +90,6 @@ def expand_paths(paths: Iterable[str | Path]) -> list[tuple[Path, bool]]:
     return list(found.items())
 
 
-def identify(document: Document, format: str = "auto") -> Tool:
-    """The tool that wrote a document: the one named, or by its fields.
-
-    Raises ValueError for an unknown format, NoBenchmark where no known tool wrote it.
-    """
-    check_format(format)
-    for tool in TOOLS:
-        if tool.name == format or (format == "auto" and tool.module.recognises(document.first)):
-            return tool
-    fields = ", ".join(map(str, list(document.first)[:8])) or "none"
-    error = refuse(document.path, "file", f"no benchmark that is known; its fields are {fields}")
-    raise NoBenchmark(error.problems, str(document.path))
-
-
-def check_format(format: str) -> None:
-    """Raises ValueError for a format that is none of FORMATS."""
-    if format not in FORMATS:
-        raise ValueError(f"Got format {format!r}, but expected one of {', '.join(FORMATS)}")
-
-
 def read_files(
     paths: Iterable[str | Path], format: str = "auto", given: Given | None = None
 ) -> Ingested:
@@ -191,10 +125,6 @@ def read_files(
     return Ingested(runs, aside.reset_index(drop=True), tuple(reports), origin)
 
 
-class NoBenchmark(RunsError):
-    """A file that no known tool wrote."""
-
-
 def iter_runs(
     document: Document, tool: Tool, given: Given, chunk: int = CHUNK
 ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
@@ -226,8 +156,8 @@ def _raw_chunks(document: Document, tool: Tool, chunk: int) -> Iterator[pd.DataF
         yield own.read_document(document)
     elif document.kind in ("json", "jsonl", "yaml"):
         records = iter(_records(document, tool))
-        while part := list(islice(records, chunk)):
-            yield pick_records(part, tool.module.VARIABLE_MAP, path)
+        while len(raw := pick_records(islice(records, chunk), tool.module.VARIABLE_MAP, path)):
+            yield raw
     else:
         if document.kind == "markdown":
             table = read_markdown(document)

@@ -18,15 +18,13 @@ from capmodel.ingest.files import (
     READ,
     REFUSED,
     FileReport,
-    NoBenchmark,
-    check_format,
     expand_paths,
-    identify,
     iter_runs,
     read_files,
 )
 from capmodel.ingest.given import Given, given_for
 from capmodel.ingest.large import is_large
+from capmodel.ingest.tools import NoBenchmark, check_format, identify
 from capmodel.ingest.writing import PARQUET, Part, check_target, join_parts, write_runs
 from capmodel.quality.screening import Screened, screen_runs
 from capmodel.runs import RunsError
