@@ -25,9 +25,9 @@ _HOMES = {
     "StepTime": "capmodel.steptime",
     "fit": "capmodel.calibration",
     "load_calibration": "capmodel.calibration",
-    "Prediction": "capmodel.predict",
-    "predict": "capmodel.predict",
-    "predict_step_time": "capmodel.predict",
+    "Prediction": "capmodel.prediction",
+    "predict": "capmodel.prediction",
+    "predict_step_time": "capmodel.prediction",
     "plan": "capmodel.planner",
 }
 

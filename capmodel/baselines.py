@@ -171,6 +171,6 @@ class RawBoosting:
     def _matrix(self, runs: pd.DataFrame) -> Array:
         parts = []
         for name in self.text_:
-            codes = pd.Categorical(runs[name].astype(str), categories=self.levels_[name]).codes
-            parts.append(np.where(codes < 0, np.nan, codes)[:, None])
+            codes = {level: float(place) for place, level in enumerate(self.levels_[name])}
+            parts.append(runs[name].astype(str).map(codes).to_numpy(float)[:, None])
         return np.hstack([*parts, runs[self.numbers_].astype(float).to_numpy()])

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from capmodel.coverage import Coverage, coverage_of
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
 from capmodel.estimators import Corrected, Roofline
 from capmodel.evaluation import GradeCard, used_rows
@@ -43,7 +44,7 @@ class Calibration:
     """Coefficients and corrections per engine and GPU, and what they were fitted on.
 
     name: what the fit is called. sources: `source` texts of its rows. command: how to fit it
-    again. models: per (engine, GPU) pair, the models among its rows. scores: held-out errors,
+    again. coverage: what the rows of each (engine, GPU) hold. scores: held-out errors,
     `splits` of metrics.json.
     """
 
@@ -52,7 +53,7 @@ class Calibration:
     n_rows: int
     sources: tuple[str, ...]
     command: str
-    models: dict[tuple[str, str], tuple[str, ...]] = field(repr=False)
+    coverage: dict[tuple[str, str], Coverage] = field(repr=False)
     intervals: Intervals | None = field(default=None, repr=False)
     scores: dict[str, Any] = field(default_factory=dict, repr=False)
     date: str = ""
@@ -107,14 +108,16 @@ class Calibration:
         correction = None
         if method == "regressor" and len(level) == 2:
             correction = self.estimator.correction.corrections_.get((level[0], level[1]))
-        known = len(level) == 2 and shape.name in self.models.get((level[0], level[1]), ())
+        own = self.coverage.get((level[0], level[1])) if len(level) == 2 else None
+        lacks = own.lacks(shape.name, weight, cache, tp) if own is not None else ()
+        known = own is not None and not lacks
         factors = self.intervals.log_factors(level, known, method) if self.intervals else ()
         return build_step_time(
             step_traffic(shape, weight, cache, tp, dp), card, roofline.coefficients_[level].values,
             peak_flops_per_s=card.matmul_flops_per_s(weight), tp=tp, pp=pp, dp=dp,
             kv_dtype=cache, correction=correction, calibration_id=self.calibration_id,
             basis=" on ".join(level) or "all engines and GPUs pooled", log_factors=factors,
-            known_model=known,
+            coverage=own, lacks=lacks,
         )  # fmt: skip
 
     def covers(self, engine: str | None, gpu: str) -> int:
@@ -150,7 +153,10 @@ class Calibration:
             "coordinates": list(COORDINATES),
             "levels": [_level_entry(key, fit) for key, fit in roofline.items()],
             "corrections": [_correction_entry(key, own) for key, own in corrections.items()],
-            "models": [[*pair, list(names)] for pair, names in sorted(self.models.items())],
+            "coverage": [
+                {"engine": pair[0], "gpu": pair[1], **own.to_dict()}
+                for pair, own in sorted(self.coverage.items())
+            ],
             "intervals": self.intervals.to_dict() if self.intervals else None,
         }
 
@@ -189,15 +195,11 @@ def fit(
     rows = used_rows(runs)
     estimator = Corrected(physics=Roofline(roofline=RooflineRegressor(min_rows=min_rows)))
     estimator.fit(rows, rows["step_time_s"].to_numpy(float))
-    named = rows["model"].map({m: _catalogue_name(m) for m in rows["model"].unique()})
-    models = {
-        (str(engine), str(gpu)): tuple(sorted(set(named.iloc[positions])))
-        for (engine, gpu), positions in _positions(rows).items()
-    }
+    coverage = {pair: coverage_of(rows.iloc[where]) for pair, where in _positions(rows).items()}
     sources = tuple(sorted(set(rows["source"].astype(str)))) if "source" in rows else ()
     return Calibration(
         name=name, estimator=estimator, n_rows=len(rows), sources=sources, command=command,
-        models=models, date=date,
+        coverage=coverage, date=date,
         intervals=intervals_from(grade_card) if grade_card is not None else None,
         scores=grade_card.to_dict() if grade_card is not None else {},
     )  # fmt: skip
@@ -273,7 +275,10 @@ def _from_content(content: dict[str, Any]) -> Calibration:
         estimator=Corrected(physics=Roofline(roofline=roofline), correction=correction),
         n_rows=int(content["rows"]), sources=tuple(map(str, content["sources"])),
         command=str(content["command"]), date=str(content.get("date", "")),
-        models={(str(e), str(g)): tuple(map(str, names)) for e, g, names in content["models"]},
+        coverage={
+            (str(entry["engine"]), str(entry["gpu"])): Coverage.from_dict(entry)
+            for entry in content["coverage"]
+        },
         intervals=Intervals.from_dict(intervals) if intervals else None,
         scores=dict(content.get("scores", {})),
     )  # fmt: skip
@@ -316,10 +321,3 @@ def _positions(rows: pd.DataFrame) -> dict[tuple[str, str], npt.NDArray[np.intp]
         (str(name).partition("\0")[0], str(name).partition("\0")[2]): np.asarray(where)
         for name, where in found.items()
     }
-
-
-def _catalogue_name(model: object) -> str:
-    try:
-        return load_shape(str(model)).name
-    except ValueError:
-        return str(model)

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -122,6 +124,8 @@ def cross_validate(
             "step_time_s": target[test], "predicted_s": fitted.predict(rows.iloc[test]),
         })  # fmt: skip
 
+    # Two threads that import scikit-learn at the same moment meet it half loaded.
+    import_module("sklearn.linear_model")
     parts: list[pd.DataFrame] = []
     with ThreadPoolExecutor(max_workers=threads) as pool:
         for done, part in enumerate(pool.map(run, jobs), start=1):
@@ -156,6 +160,37 @@ def grade_predictions(test: pd.DataFrame, predicted: dict[str, Array]) -> GradeC
     held_out = pd.concat(parts, ignore_index=True)
     card = _card(held_out, list(predicted))
     return GradeCard(card, {}, noise_floor_mape(test), len(test), 0, held_out)
+
+
+class Predictor(Protocol):
+    """What `grade` needs of a calibration."""
+
+    def predict(self, runs: pd.DataFrame, method: str = "regressor") -> Array: ...
+
+
+def grade(
+    runs: pd.DataFrame,
+    test: pd.DataFrame | None = None,
+    calibration: Predictor | None = None,
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> pd.DataFrame:
+    """The grade card as a table: one row per split and estimator, columns METRICS.
+
+    runs: a checked runs table. Without test and calibration it is cross-validated on every split
+    it can make; with test it is fitted and `test` graded; with calibration it is graded without
+    any fit. Rows that a check sets aside are in neither. Raises ValueError for both at once.
+    """
+    if test is not None and calibration is not None:
+        raise ValueError("Got both test and calibration, but expected one of them at most")
+    if calibration is not None:
+        rows = used_rows(runs)
+        found = {name: calibration.predict(rows, name) for name in ("roofline", "regressor")}
+        return grade_predictions(rows, found).table
+    if test is not None:
+        return grade_test(used_rows(runs), used_rows(test)).table
+    return cross_validate(used_rows(runs), seed=seed, progress=progress).table
 
 
 def used_rows(runs: pd.DataFrame) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from capmodel.features import add_features
 from capmodel.gpus import load_gpu
 from capmodel.kvcache import kv_bytes, kv_bytes_per_token
 from capmodel.memory import max_concurrency
-from capmodel.predict import predict
+from capmodel.prediction import predict
 from capmodel.quality import split_aside
 from capmodel.shapes import load_shape
 from capmodel.weights import weight_bytes

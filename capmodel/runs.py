@@ -232,7 +232,7 @@ def _check_column(series: pd.Series, column: RunColumn) -> tuple[pd.Series, list
     if column.default is not None:
         numbers = numbers.fillna(float(column.default))
     if column.kind == "integer" and np.isfinite(numbers).all():
-        numbers = numbers.astype("int64")
+        return numbers.astype("int64"), found
     return numbers, found
 
 

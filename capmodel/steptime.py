@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from capmodel.coverage import Coverage
 from capmodel.gpus import Gpu
 from capmodel.regressor import COORDINATES, LocalCorrection, coordinates
 from capmodel.roofline import FAMILIES, TERMS
@@ -46,6 +47,7 @@ class StepTime:
 
     low_factor, high_factor: the interval of `level`, as factors of the estimate; None where no
     held-out rows said how wide it is. `calibration_id` names the fit, `basis` the level of it.
+    coverage: what the rows of that level hold; lacks: what of this deployment none of them has.
     """
 
     costs: tuple[FamilyCost, ...]
@@ -55,7 +57,8 @@ class StepTime:
     high_factor: float | None = None
     level: float | None = None
     log_factors: tuple[tuple[float, float, float], ...] = field(default=(), repr=False)
-    known_model: bool = False
+    coverage: Coverage | None = field(default=None, repr=False)
+    lacks: tuple[str, ...] = ()
     dp: int = 1
     floor_fixed_s: float = 0.0
     floor_growth: tuple[Growth, ...] = ()
@@ -166,7 +169,8 @@ def build_step_time(
     calibration_id: str = "",
     basis: str = "",
     log_factors: tuple[tuple[float, float, float], ...] = (),
-    known_model: bool = False,
+    coverage: Coverage | None = None,
+    lacks: tuple[str, ...] = (),
 ) -> StepTime:
     """Multiply the constants of a deployment with the coefficients of a roofline.
 
@@ -226,7 +230,7 @@ def build_step_time(
         low_factor=math.exp(nominal[1]) if nominal else None,
         high_factor=math.exp(nominal[2]) if nominal else None,
         level=nominal[0] if nominal else None,
-        log_factors=log_factors, known_model=known_model,
+        log_factors=log_factors, coverage=coverage, lacks=lacks,
         floor_fixed_s=least / width, floor_growth=_scaled(traffic.kv_read, 1.0 / width),
         correction=correction,
         place=_place(traffic, gpu, peak, tp, pp, kv_dtype) if correction is not None else (),

@@ -60,7 +60,7 @@ def command(
     names = list(estimators) or None
     if calibration is not None:
         own = load_calibration(calibration)
-        methods = [name for name in names or ("roofline", "regressor")]
+        methods = names or ["roofline", "regressor"]
         card = grade_predictions(used, {name: own.predict(used, name) for name in methods})
     elif test is not None:
         card = grade_test(used_rows(table), used, estimators=names)

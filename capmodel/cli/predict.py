@@ -46,7 +46,7 @@ def command(
     from rich.console import Console
 
     from capmodel.cli.tables import print_prediction
-    from capmodel.predict import predict
+    from capmodel.prediction import predict
     from capmodel.shapes import load_shape
 
     if model is None or gpu is None:

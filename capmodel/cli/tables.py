@@ -10,7 +10,7 @@ from rich.table import Table
 
 from capmodel.evaluation import GradeCard
 from capmodel.mainjob import MainJob, used_by
-from capmodel.predict import Prediction
+from capmodel.prediction import Prediction
 from capmodel.units import format_percent, format_seconds
 
 _FOUR = ("c_step", "c_w", "c_kv", "c_f")
@@ -90,10 +90,15 @@ def print_coefficients(summary: pd.DataFrame, console: Console) -> None:
     """The four coefficients per engine and GPU, each with its standard error."""
     table = Table(title="Roofline coefficients", box=SIMPLE, pad_edge=False)
     for head in ("engine", "GPU", "c_step us", "c_w", "c_kv", "c_f", "MAPE %", "rows"):
-        table.add_column(head, justify="left" if head in ("engine", "GPU") else "right")
-    for (engine, gpu), rows in summary.groupby(["engine", "gpu"], sort=False):
+        left = head in ("engine", "GPU")
+        table.add_column(head, justify="left" if left else "right", no_wrap=True)
+    for name, rows in summary.groupby(summary["engine"] + "|" + summary["gpu"], sort=False):
+        engine, _, gpu = str(name).partition("|")
         own = rows.set_index("coefficient")
-        cells = [_coefficient(own.loc[name], 1e6 if name == "c_step" else 1.0) for name in _FOUR]
+        cells = [
+            _coefficient(own.loc[[term]].iloc[0], 1e6 if term == "c_step" else 1.0)
+            for term in _FOUR
+        ]
         first = rows.iloc[0]
         table.add_row(engine, gpu, *cells, f"{100 * first['mape']:.1f}", str(first["rows"]))
     console.print(table)
@@ -151,4 +156,4 @@ def _coefficient(row: pd.Series, scale: float) -> str:
         return "0 *"
     error = float(row["standard_error"]) * scale
     value = float(row["value"]) * scale
-    return f"{value:.3g}" if error != error else f"{value:.3g} ± {error:.1g}"
+    return f"{value:.3g}" if error != error else f"{value:.3g}±{float(f'{error:.1g}'):g}"

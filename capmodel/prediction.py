@@ -102,8 +102,7 @@ def predict(
                          weight_dtype_name(weight_dtype), kv_dtype_name(kv_dtype))  # fmt: skip
         for name, values in part.items():
             found.setdefault(name, np.empty(batch.shape))[here] = values
-    return _prediction(found, steps, shape, card, gpu, batch, context, interval,
-                       calibration, method)  # fmt: skip
+    return _prediction(found, steps, shape, card, gpu, batch, context, interval)  # fmt: skip
 
 
 def predict_step_time(
@@ -265,7 +264,6 @@ def _evaluate(
 def _prediction(
     found: dict[str, Array], steps: list[StepTime], shape: ModelShape, card: Gpu,
     asked_gpu: object, batch: Array, context: Array, interval: float | None,
-    calibration: object, method: str,
 ) -> Prediction:  # fmt: skip
     step = steps[0]
     factors = step.interval_factors(interval) if interval is not None else None
@@ -280,7 +278,7 @@ def _prediction(
         binding=_plain(np.array(FAMILIES)[stacked.argmax(axis=0)]),
         mbu=_plain(found["mbu"]), mfu=_plain(found["mfu"]),
         fits=_plain(found["fits"] > 0),
-        extrapolation=_doubts(step, shape, card, found, context, method),
+        extrapolation=_doubts(step, shape, card, found, batch, context),
         calibration_id=step.calibration_id, basis=step.basis,
         interval=interval if factors else None, model=shape.name, gpu=card.name,
         assumptions=(card.assumption,)
@@ -289,18 +287,15 @@ def _prediction(
 
 
 def _doubts(
-    step: StepTime, shape: ModelShape, card: Gpu, found: dict[str, Array], context: Array,
-    method: str,
+    step: StepTime, shape: ModelShape, card: Gpu, found: dict[str, Array], batch: Array,
+    context: Array,
 ) -> tuple[str, ...]:  # fmt: skip
     doubts = []
-    if " on " not in step.basis:
+    if step.coverage is None:
         doubts.append(f"no rows of this engine on {card.name}: coefficients of {step.basis}")
-    elif not step.known_model:
-        doubts.append(f"no rows of {shape.name} with {step.basis}")
-    if method == "regressor" and step.correction is not None:
-        far = float(np.mean(found["similarity"] < 0.5))
-        if far:
-            doubts.append(f"{far:.0%} of the steps lie far from measured ones: physics alone there")
+    else:
+        beyond = (*step.lacks, *step.coverage.beyond(batch, context))
+        doubts += [f"{reason} ({step.basis})" for reason in beyond]
     if shape.max_context is not None and (context > shape.max_context).any():
         doubts.append(f"context above the model's maximum of {shape.max_context:,} tokens")
     if (found["fits"] == 0).any():

@@ -1,0 +1,196 @@
+"""`predict`, `predict_step_time`, `StepTime` and calibration files."""
+
+import json
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import capmodel as cm
+from capmodel.calibration import CalibrationError, fit, load_calibration
+from capmodel.datasets import make_runs
+from capmodel.evaluation import cross_validate, used_rows
+from capmodel.prediction import choose_calibration, shipped_calibrations, step_time
+
+ASK = {"batch_size": 32, "context_len": 4096}
+
+
+@pytest.fixture(scope="module")
+def calibration():
+    used = used_rows(make_runs(n=1500, seed=0))
+    card = cross_validate(
+        used, splits=["random", "model", "gpu"], estimators=["roofline", "regressor"]
+    )  # fmt: skip
+    return fit(used, name="generated", command="capmodel fit generated", grade_card=card)
+
+
+def test_shipped_calibrations_name_their_rows_and_command() -> None:
+    names = {own.name for own in shipped_calibrations()}
+    assert names == {"argonne", "silicon"}
+    for own in shipped_calibrations():
+        assert own.n_rows > 4000
+        assert own.command.startswith("capmodel fit ")
+        assert own.sources
+        assert own.scores["random"]["regressor"]["mape"] < 0.08
+
+
+def test_scalars_and_arrays_agree() -> None:
+    batches = np.array([1, 8, 64, 300])
+    many = cm.predict_step_time("llama-3-8b", "h100", batch_size=batches, context_len=2000)
+    each = [
+        cm.predict_step_time("llama-3-8b", "h100", batch_size=int(b), context_len=2000)
+        for b in batches
+    ]
+    assert isinstance(many, np.ndarray)
+    assert isinstance(each[0], float)
+    np.testing.assert_allclose(many, each, rtol=1e-12)
+
+
+def test_broadcast_over_tp() -> None:
+    found = cm.predict(
+        "llama-3-70b", "h100", batch_size=[[1], [32]], context_len=1024, tp=[1, 2, 4]
+    )
+    assert found.step_time_s.shape == (2, 3)
+    one = cm.predict("llama-3-70b", "h100", batch_size=32, context_len=1024, tp=2)
+    assert found.step_time_s[1, 1] == pytest.approx(one.step_time_s)
+    assert found.fits[1].tolist() == [False, True, True]
+
+
+def test_prediction_is_whole() -> None:
+    found = cm.predict("llama-3-70b", "h100", tp=4, weight_dtype="fp8", **ASK)
+    assert sum(found.terms.values()) == pytest.approx(found.step_time_s)
+    assert set(found.terms) == {"weights", "kv", "compute", "fixed", "communication", "prefill"}
+    assert found.low_s < found.step_time_s < found.high_s
+    assert found.tokens_per_s == pytest.approx(32 / found.step_time_s)
+    assert 0 < found.mbu < 1
+    assert found.binding == max(found.terms, key=lambda name: found.terms[name])
+    assert any("fp8" in reason for reason in found.extrapolation)  # Argonne's rows are fp16
+
+
+def test_interval_in_the_thin_face() -> None:
+    low, estimate, high = cm.predict_step_time("llama-3-8b", "h100", interval=0.9, **ASK)
+    wider = cm.predict_step_time("llama-3-8b", "h100", interval=0.95, **ASK)
+    assert wider[0] <= low < estimate < high <= wider[2]
+
+
+def test_no_interval_is_invented() -> None:
+    bare = fit(make_runs(n=400, seed=1), name="bare")
+    with pytest.raises(ValueError, match="no interval"):
+        cm.predict_step_time("llama-3-8b", "h100", calibration=bare, interval=0.9, **ASK)
+    assert cm.predict("llama-3-8b", "h100", calibration=bare, **ASK).low_s is None
+
+
+def test_precedence() -> None:
+    assert choose_calibration("vllm", "h100-sxm").name == "argonne"
+    assert choose_calibration("sglang", "h100-sxm").name == "silicon"
+    assert choose_calibration(None, "b200-sxm").name == "silicon"
+    unseen = cm.predict("llama-3-8b", "rtx-4090", **ASK)
+    assert any("no rows of this engine" in reason for reason in unseen.extrapolation)
+
+
+def test_rows_and_steps_agree(calibration) -> None:
+    """The pandas path and the pandas-free path are two evaluations of one model."""
+    rows = used_rows(make_runs(n=300, seed=9))
+    whole = calibration.predict(rows)
+    for place in range(0, 300, 37):
+        row = rows.iloc[place]
+        step = calibration.step_time(
+            _shape(row), row["gpu"],
+            tp=int(row["tp"]), weight_dtype=row["weight_dtype"], kv_dtype=row["kv_dtype"],
+            engine=row["engine"],
+        )  # fmt: skip
+        seconds = step.seconds(
+            float(row["batch_size"]), float(row["batch_size"] * row["context_len"])
+        )
+        assert seconds == pytest.approx(whole[place], rel=1e-9)
+
+
+def _shape(row: pd.Series):
+    from capmodel.features import shape_of_row
+
+    return shape_of_row(row.to_dict())
+
+
+@settings(max_examples=50, deadline=None)
+@given(batch=st.integers(1, 256), context=st.integers(16, 30_000), prompt=st.integers(0, 4096))
+def test_step_time_laws(batch: int, context: int, prompt: int) -> None:
+    step = step_time("llama-3-8b", "h100", method="roofline")
+    base = step.seconds(batch, batch * context, prompt)
+    assert base > 0
+    assert step.seconds(batch, batch * (context + 100), prompt) >= base
+    assert step.seconds(batch + 1, (batch + 1) * context, prompt) >= base
+    assert step.seconds(batch, batch * context, prompt + 64) >= base
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "many", None])
+def test_numbers_that_cannot_be(value: object) -> None:
+    with pytest.raises(ValueError, match="batch_size"):
+        cm.predict("llama-3-8b", "h100", batch_size=value, context_len=100)
+
+
+def test_bad_arguments_are_named() -> None:
+    for key, value, said in (
+        ("method", "magic", "method"), ("weight_dtype", "fp9", "fp9"), ("tp", 1.5, "tp"),
+        ("interval", 1.5, "interval"), ("calibration", "absent.json", "absent.json"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=said):
+            cm.predict("llama-3-8b", "h100", **{**ASK, key: value})
+    with pytest.raises(ValueError, match="bandwidth"):
+        cm.predict("llama-3-8b", "sn40l", **ASK)
+    with pytest.raises(ValueError, match="broadcast"):
+        cm.predict("llama-3-8b", "h100", batch_size=[1, 2], context_len=[1, 2, 3])
+
+
+def test_threads_agree() -> None:
+    found: list[float] = []
+
+    def ask() -> None:
+        found.append(cm.predict_step_time("llama-3-8b", "h200", **ASK))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1
+
+
+def test_a_calibration_survives_its_file(calibration, tmp_path) -> None:
+    path = tmp_path / "own.json"
+    calibration.save(path)
+    again = load_calibration(path)
+    assert again.calibration_id == calibration.calibration_id
+    rows = used_rows(make_runs(n=200, seed=4))
+    np.testing.assert_allclose(again.predict(rows), calibration.predict(rows), rtol=1e-5)
+    assert [p.name for p in tmp_path.iterdir()] == ["own.json"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda c: json.dumps(c)[:500], "not whole JSON"),
+        (lambda c: json.dumps({"a": 1}), "no capmodel calibration"),
+        (lambda c: json.dumps(c | {"version": 99}), "version 99"),
+        (lambda c: json.dumps(c | {"terms": ["c_w"]}), "other terms"),
+        (lambda c: json.dumps({k: v for k, v in c.items() if k != "levels"}), "levels"),
+        (lambda c: json.dumps(c | {"levels": []}), "pooled level"),
+    ],
+)
+def test_spoiled_files_are_refused_by_name(calibration, tmp_path, spoil, said: str) -> None:
+    path = tmp_path / "spoiled.json"
+    path.write_text(spoil(calibration.to_dict()))
+    with pytest.raises(CalibrationError, match=said) as caught:
+        load_calibration(path)
+    assert "spoiled.json" in str(caught.value)
+
+
+def test_intervals_never_shrink_with_novelty(calibration) -> None:
+    found = calibration.intervals.quantiles
+    for method in ("roofline", "regressor"):
+        widths = [
+            [high - low for low, high in found[method, kind]] for kind in ("known", "model", "gpu")
+        ]
+        assert all(a <= b <= c for a, b, c in zip(*widths, strict=True))
