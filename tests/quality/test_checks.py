@@ -27,6 +27,8 @@ def test_sound_rows_are_hit_by_nothing(sound: Table) -> None:
 
 # What is changed -> the check that hits, and what becomes of the row.
 CASES = {
+    "fewer experts than random prompts touch": ({"weight_s": 0.02, "kv_s": 0.001},
+                                                "below_expected", "flag"),
     "half the floor": ({"step_time_s": 0.005}, "below_floor", SET_ASIDE),
     "no bandwidth figure": ({"floor_s": np.nan}, "no_bandwidth", SET_ASIDE),
     "weights alone over memory": ({"weight_stored_bytes": 81e9}, "over_memory", SET_ASIDE),
@@ -85,7 +87,7 @@ def test_reason_states_the_figures(sound: Table) -> None:
     assert (
         hits["reason"]
         .iloc[0]
-        .startswith("a step of 5 ms is 50.0 % of the 10 ms that reading its bytes takes")
+        .startswith("a step of 5 ms is 50.0 % of the 10 ms that its bytes at the datasheet's bandwidth")
     )
 
 
@@ -93,7 +95,10 @@ def test_prefill_counts_towards_the_floor_of_a_whole_batch(sound: Table) -> None
     """A latency over its output holds the prefill: 10 ms of bytes and 15 ms of FLOP a step."""
     whole = {"step_time_definition": "e2e_over_output", "prefill_s": 0.015, "output_len": 100.0}
     assert rules(sound(**whole)) == [("below_floor", SET_ASIDE)]
+    # Among requests in flight prefill overlaps the reads: 15 ms and 1 ms of FLOP against 10 ms.
     assert rules(sound(**{**whole, "step_time_definition": "tpot"})) == []
+    mixed = {**whole, "step_time_definition": "tpot", "prefill_s": 0.0195}
+    assert rules(sound(**mixed)) == [("below_floor", SET_ASIDE)]
 
 
 def test_cache_of_staggered_requests_is_half_grown(sound: Table) -> None:
