@@ -17,6 +17,7 @@ from capmodel.quality.measurement import (
     warm_prefix,
 )
 from capmodel.quality.physical import (
+    below_expected,
     below_floor,
     check_units,
     no_bandwidth,
@@ -32,6 +33,7 @@ CHECKS = (
     unit_slip,
     speculative,
     below_floor,
+    below_expected,
     over_memory,
     gpu_count,
     contradiction,

@@ -25,12 +25,13 @@ def no_bandwidth(featured: pd.DataFrame, limits: Thresholds) -> list[Hit]:
 
 
 def below_floor(featured: pd.DataFrame, limits: Thresholds) -> list[Hit]:
-    """A step faster than its bytes can be read; where prefill is inside, than its FLOP as well."""
+    """A step faster than its bytes can be read, or than its FLOP can be done."""
     step, floor = column(featured, "step_time_s"), physical_floor(featured)
     mask = step < limits.floor_share * floor
     reason = (
-        "a step of {step_s} is {floor_share} of the {floor_s} that reading its bytes takes at the "
-        "datasheet's bandwidth: early stop, wrong unit, mislabelled batch, or several tokens a step"
+        "a step of {step_s} is {floor_share} of the {floor_s} that its bytes at the datasheet's "
+        "bandwidth and its FLOP at the dense peak take: early stop, wrong unit, mislabelled or "
+        "unreached batch, warm prefix cache, or several tokens a step"
     )
     figures = {"step_s": step, "floor_s": floor, "floor_share": step / floor}
     return [Hit("below_floor", SET_ASIDE, mask, reason, figures)]
@@ -39,11 +40,33 @@ def below_floor(featured: pd.DataFrame, limits: Thresholds) -> list[Hit]:
 def physical_floor(featured: pd.DataFrame) -> Array:
     """Least time of what `step_time_s` holds [s], (rows,).
 
-    The bandwidth floor of the decode step; where the latency of a whole static batch was divided
-    by its output, prefill ran before decode and its FLOP at the dense peak are added.
+    Bytes at datasheet bandwidth (top-k experts only) and FLOP at dense peak may overlap, so the
+    larger counts. In a static batch prefill ran before decode and adds to it; among requests in
+    flight each step carries the prompt tokens that feed its batch, and their FLOP overlap too.
     """
-    whole = (text(featured, "step_time_definition") == "e2e_over_output").to_numpy()
-    return column(featured, "floor_s") + np.where(whole, column(featured, "prefill_s", 0.0), 0.0)
+    words = text(featured, "step_time_definition")
+    floor = column(featured, "floor_s")
+    decode, prefill = (column(featured, name, 0.0) for name in ("flop_s", "prefill_s"))
+    whole = (words == "e2e_over_output").to_numpy()
+    mixed = (words == "tpot").to_numpy()
+    return np.where(
+        whole,
+        np.fmax(floor, decode) + prefill,
+        np.where(np.isnan(floor), np.nan, np.fmax(floor, decode + np.where(mixed, prefill, 0.0))),
+    )
+
+
+def below_expected(featured: pd.DataFrame, limits: Thresholds) -> list[Hit]:
+    """A mixture of experts that reads less than random prompts would make it read."""
+    step, floor = column(featured, "step_time_s"), physical_floor(featured)
+    usual = column(featured, "weight_s") + column(featured, "kv_s")
+    mask = (step < usual) & ~(step < limits.floor_share * floor)
+    reason = (
+        "a step of {step_s} is less than the {usual_s} that reading the cache and the experts "
+        "random prompts touch takes: alike prompts, or fewer sequences than named"
+    )
+    figures = {"step_s": step, "usual_s": usual}
+    return [Hit("below_expected", FLAG, mask, reason, figures)]
 
 
 def over_memory(featured: pd.DataFrame, limits: Thresholds) -> list[Hit]:
