@@ -84,11 +84,8 @@ def test_check(name: str, sound: Table) -> None:
 
 def test_reason_states_the_figures(sound: Table) -> None:
     hits = check_runs(sound(5, step_time_s=[0.005, 0.02, 0.021, 0.022, 0.023]))
-    assert (
-        hits["reason"]
-        .iloc[0]
-        .startswith("a step of 5 ms is 50.0 % of the 10 ms that its bytes at the datasheet's bandwidth")
-    )
+    begins = "a step of 5 ms is 50.0 % of the 10 ms that its bytes at the datasheet's bandwidth"
+    assert hits["reason"].iloc[0].startswith(begins)
 
 
 def test_prefill_counts_towards_the_floor_of_a_whole_batch(sound: Table) -> None:
