@@ -61,17 +61,17 @@ class Nearest:
     name: str = "nearest"
 
     def fit(self, runs: pd.DataFrame, step_time_s: Array) -> "Nearest":
-        from sklearn.neighbors import KDTree
+        from sklearn.neighbors import NearestNeighbors
 
         self.text_, self.numbers_ = raw_columns(runs)
         self.levels_ = {name: sorted(runs[name].astype(str).unique()) for name in self.text_}
         self.centre_ = runs[self.numbers_].astype(float).median()
-        self.tree_ = KDTree(self._points(runs))
+        self.index_ = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(self._points(runs))
         self.times_ = np.asarray(step_time_s, float)
         return self
 
     def predict(self, runs: pd.DataFrame) -> Array:
-        _, found = self.tree_.query(self._points(runs), k=1)
+        found = self.index_.kneighbors(self._points(runs), return_distance=False)
         return np.asarray(self.times_[found[:, 0]])
 
     def _points(self, runs: pd.DataFrame) -> Array:

@@ -16,13 +16,13 @@ import pandas as pd
 from capmodel import __version__
 from capmodel.calibration import Calibration, fit
 from capmodel.evaluation import GradeCard, cross_validate
-from capmodel.features import add_features
+from capmodel.features import add_features, shape_of_row
 from capmodel.gpus import load_gpu
 from capmodel.kvcache import kv_bytes, kv_bytes_per_token
 from capmodel.memory import max_concurrency
 from capmodel.prediction import predict
 from capmodel.quality import split_aside
-from capmodel.shapes import load_shape
+from capmodel.shapes import ModelShape, load_shape
 from capmodel.weights import weight_bytes
 
 Progress = Callable[[str, int, int], None]
@@ -41,7 +41,7 @@ NOT_MODELLED = (
 class Deployment:
     """The pair of model and GPU the plan is for, and why it."""
 
-    model: str
+    shape: ModelShape
     gpu: str
     engine: str | None
     tp: int
@@ -105,7 +105,7 @@ class MainJob:
         """The dict the PDF is made from."""
         chosen = self.deployment
         common = {"weight_dtype": chosen.weight_dtype, "kv_dtype": chosen.kv_dtype}
-        shape, gpu = load_shape(chosen.model), load_gpu(chosen.gpu)
+        shape, gpu = chosen.shape, load_gpu(chosen.gpu)
         contexts = [n for n in CONTEXTS if shape.max_context is None or n <= shape.max_context]
         contexts = contexts or [shape.max_context or CONTEXTS[0]]
         fits = [
@@ -170,7 +170,7 @@ class MainJob:
             most = next(f["max_concurrency"] for f in fits if f["context_len"] == length)
             batches = sorted({*BATCHES, most} - {0})
             found = predict(
-                chosen.model, chosen.gpu, batch_size=np.array(batches, float), context_len=length,
+                chosen.shape, chosen.gpu, batch_size=np.array(batches, float), context_len=length,
                 tp=chosen.tp, weight_dtype=chosen.weight_dtype, kv_dtype=chosen.kv_dtype,
                 engine=chosen.engine, calibration=self.calibration,
             )  # fmt: skip
@@ -236,15 +236,19 @@ def choose_deployment(
     used: pd.DataFrame, model: str | None, gpu: str | None, engine: str | None, tp: int | None
 ) -> Deployment:
     """The deployment asked for, open parts filled with what the rows cover best."""
-    rows = used
-    asked = []
-    for column, value, load in (("model", model, load_shape), ("gpu", gpu, load_gpu)):
-        if value is None:
-            continue
-        wanted = load(value).name
-        asked.append(f"{column} {wanted} was asked for")
-        named = rows[column].map({name: _name_of(name, load) for name in rows[column].unique()})
-        rows = rows[named == wanted]
+    rows, asked = used, []
+    if model is not None:
+        wanted = load_shape(model).name
+        asked.append(f"model {wanted} was asked for")
+        shapes = {name: _shape_in(used, name) for name in used["model"].unique()}
+        rows = rows[
+            rows["model"].map({name: shape.name for name, shape in shapes.items()}) == wanted
+        ]
+    if gpu is not None:
+        card = load_gpu(gpu).name
+        asked.append(f"gpu {card} was asked for")
+        cards = {name: _card_name(name) for name in used["gpu"].unique()}
+        rows = rows[rows["gpu"].map(cards) == card]
     if engine is not None:
         asked.append(f"engine {engine} was asked for")
         rows = rows[rows["engine"] == engine.lower()]
@@ -252,15 +256,8 @@ def choose_deployment(
         rows = rows[rows["tp"] == tp]
     covered = len(rows) > 0
     base = rows if covered else used
-    names = {name: _name_of(name, load_shape) for name in base["model"].unique()}
-    known = base[base["model"].map(names).notna()]
-    if not len(known):
-        raise ValueError(
-            "none of the models in these runs is in the catalogue, so no plan can be drawn for "
-            "one; name a --model and a --gpu"
-        )
-    pair = _commonest(known, ["model", "gpu"])
-    of_pair = known[(known["model"] == pair["model"]) & (known["gpu"] == pair["gpu"])]
+    pair = _commonest(base, ["model", "gpu"])
+    of_pair = base[(base["model"] == pair["model"]) & (base["gpu"] == pair["gpu"])]
     best = pair | _commonest(of_pair, ["engine", "tp", "weight_dtype", "kv_dtype"])
     if covered:
         why = (
@@ -270,7 +267,8 @@ def choose_deployment(
     else:
         why = "no row is of it: predictions rest on other models or GPUs"
     return Deployment(
-        model=model or str(best["model"]), gpu=gpu or str(best["gpu"]),
+        shape=load_shape(model) if model else _shape_in(used, str(best["model"])),
+        gpu=gpu or str(best["gpu"]),
         engine=engine or str(best["engine"]), tp=tp or int(best["tp"]),
         weight_dtype=str(best["weight_dtype"]), kv_dtype=str(best["kv_dtype"]),
         chosen_because="; ".join([*asked, why]),
@@ -293,11 +291,16 @@ def _commonest(rows: pd.DataFrame, keys: list[str]) -> dict[str, Any]:
     return dict(zip(keys, sizes.index[int(sizes.to_numpy().argmax())], strict=True))
 
 
-def _name_of(name: object, load: Callable[[Any], Any]) -> str | None:
+def _shape_in(used: pd.DataFrame, name: str) -> ModelShape:
+    """The shape of a model as the rows give it, by its columns or by its name."""
+    return shape_of_row(used[used["model"] == name].iloc[0].to_dict())  # type: ignore[arg-type]
+
+
+def _card_name(name: str) -> str:
     try:
-        return str(load(str(name)).name)
+        return load_gpu(name).name
     except ValueError:
-        return None
+        return name
 
 
 def _json(value: object) -> Any:

@@ -40,7 +40,7 @@ def test_llama_8b_by_hand() -> None:
     [(8, 2, 3, 4.625), (256, 8, 32, 163.3), (256, 8, 64, 222.4)],
 )
 def test_experts_touched(experts: int, top_k: int, batch: int, touched: float) -> None:
-    shape = dict(
+    shape = dict(  # noqa: C408
         n_layers=2, hidden_size=64, n_heads=4, n_kv_heads=4, head_dim=16, intermediate_size=32,
         vocab_size=100, n_experts=experts, n_experts_per_token=top_k,
     )  # fmt: skip

@@ -46,7 +46,7 @@ def test_scalars_and_arrays_agree() -> None:
     ]
     assert isinstance(many, np.ndarray)
     assert isinstance(each[0], float)
-    np.testing.assert_allclose(many, each, rtol=1e-12)
+    np.testing.assert_allclose(many, each, rtol=1e-9)  # BLAS sums in another order
 
 
 def test_broadcast_over_tp() -> None:

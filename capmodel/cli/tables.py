@@ -27,7 +27,7 @@ def print_main_job(job: MainJob, written: list[Path]) -> None:
     print_card(job.card, console)
     chosen = job.deployment
     console.print(
-        f"Plan for {chosen.model} on {chosen.tp} x {chosen.gpu} under {chosen.engine}: "
+        f"Plan for {chosen.shape.name} on {chosen.tp} x {chosen.gpu} under {chosen.engine}: "
         f"{chosen.chosen_because}.",
         soft_wrap=True,
     )

@@ -1,0 +1,54 @@
+"""The wheel works with no checkout around it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.slow
+def test_wheel_runs_the_main_job_elsewhere(tmp_path: Path) -> None:
+    """Build the wheel, install it into a bare venv, run `capmodel run` without arguments.
+
+    The venv sees this environment's libraries through a .pth file and capmodel only from the
+    wheel: what is tested is that the package carries its data and needs no checkout.
+    """
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "-w", tmp_path, ROOT]
+    subprocess.run(build, check=True, env=environment, cwd=tmp_path)
+    wheel = next(tmp_path.glob("capmodel-*.whl"))
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    target = tmp_path / "site"
+    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--quiet", "--target", target]
+    subprocess.run([*install, wheel], check=True, env=environment, cwd=tmp_path)
+    import numpy
+
+    libraries = Path(numpy.__file__).resolve().parents[1]
+    environment["PYTHONPATH"] = os.pathsep.join([str(target), str(libraries)])
+    python = tmp_path / "venv" / "bin" / "python"
+    where = subprocess.run(
+        [python, "-c", "import capmodel; print(capmodel.__file__)"],
+        check=True, env=environment, cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert str(target) in where.stdout
+    done = subprocess.run(
+        [python, "-m", "capmodel", "run"],
+        env=environment, cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    reports = tmp_path / "reports"
+    assert (reports / "capacity_plan.pdf").read_bytes()[:5] == b"%PDF-"
+    metrics = json.loads((reports / "metrics.json").read_text())
+    # The milestones of the project on the bundled runs: four numbers explain nearly all.
+    assert metrics["rows"]["used"] >= 16_000
+    assert metrics["splits"]["random"]["roofline"]["mape"] <= 0.09
+    assert metrics["splits"]["random"]["regressor"]["mape"] <= 0.062
+    assert (
+        metrics["splits"]["gpu"]["roofline"]["mape"]
+        < (metrics["splits"]["gpu"]["raw_boosting"]["mape"])
+    )
