@@ -73,7 +73,8 @@ def _deployment_keys(runs: pd.DataFrame) -> list[str]:
     if missing:
         raise ValueError(f"add_features needs the columns {', '.join(missing)} of the runs table")
     optional = ["tp", "dp", *SHAPE_COLUMNS, *GPU_COLUMNS]
-    return ["model", "gpu", "weight_dtype", "kv_dtype", *(n for n in optional if n in runs)]
+    given = [name for name in optional if name in runs and runs[name].notna().any()]
+    return ["model", "gpu", "weight_dtype", "kv_dtype", *given]
 
 
 def _row_codes(
@@ -87,8 +88,8 @@ def _row_codes(
         if combined.max(initial=0) > 2**40:
             combined = pd.factorize(combined)[0]
     numbers, distinct = pd.factorize(combined)
-    first = np.full(len(distinct), len(runs), dtype=np.intp)
-    np.minimum.at(first, numbers, np.arange(len(runs)))
+    first = np.empty(len(distinct), dtype=np.intp)
+    first[numbers[::-1]] = np.arange(len(runs) - 1, -1, -1)  # the last write is the first row
     return numbers, first
 
 
