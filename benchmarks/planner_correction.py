@@ -12,14 +12,24 @@ import pandas as pd
 from capmodel.regressor import coordinates, matern
 
 # How far apart two runs stand that differ in nothing else; 1 is about as far as one measured
-# run says something of another.
-APART = {"engine": 0.5, "gpu": 0.3, "version": 0.2, "model": 0.4}
+# run says something of another. `coordinates` and `lengths` multiply the distances between steps
+# and, in doublings, between prompts and numbers of clients.
+TPOT = {"engine": 0.5, "gpu": 0.3, "version": 0.2, "model": 0.4, "coordinates": 1.0, "lengths": 0.0}
+TTFT = {
+    "engine": 1.0,
+    "gpu": 0.7,
+    "version": 0.5,
+    "model": 0.5,
+    "coordinates": 0.5,
+    "lengths": 0.25,
+}
 
 
 @dataclass
 class Correction:
     """Kernel ridge of log(measured / base) on the coordinates of a step and who ran it."""
 
+    apart: dict[str, float]
     ridge: float = 0.1
     limit: float = 2.0
     points_: np.ndarray = field(init=False, repr=False)
@@ -48,13 +58,17 @@ class Correction:
         return np.asarray(np.exp(np.clip(value, -self.limit, self.limit)))
 
     def _place(self, features: pd.DataFrame) -> np.ndarray:
-        columns = [coordinates(features)]
+        lengths = np.log2(features[["input_len", "concurrency"]].to_numpy(float))
+        columns = [
+            coordinates(features) * self.apart["coordinates"],
+            lengths * self.apart["lengths"],
+        ]
         for kind, values in _who(features).items():
             known = self.names_[kind]
             block = np.zeros((len(features), len(known)))
             for row, name in enumerate(values):
                 if name in known:
-                    block[row, known[name]] = APART[kind]
+                    block[row, known[name]] = self.apart[kind]
             columns.append(block)
         return np.hstack(columns)
 

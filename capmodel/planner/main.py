@@ -18,7 +18,7 @@ from capmodel.planner.sizing import Option
 from capmodel.planner.steps import crossover, step_rows
 from capmodel.planner.variations import Planned, best_elsewhere, sensitivities, what_ifs
 from capmodel.planner.verify import Verified, run_fleet, server_of, verify
-from capmodel.predict import choose_calibration
+from capmodel.prediction import choose_calibration
 from capmodel.shapes import ModelLike, ModelShape, load_shape
 from capmodel.simulation import StepTimeLike
 from capmodel.steptime import StepTime
@@ -258,7 +258,7 @@ def _missing(rejection: Rejection) -> tuple[bool, float]:
     return (rejection.stage != "memory", -candidate.gpu.memory_bytes * candidate.tp)
 
 
-class _Shipped:
+class Shipped:
     """The shipped calibration that knows most of each engine and GPU."""
 
     def step_time(
@@ -280,5 +280,5 @@ class _Shipped:
 def _calibration(given: CalibrationLike | str | PathLike[str] | None) -> CalibrationLike:
     """The calibration given, the file it names, or the shipped ones."""
     if given is None:
-        return _Shipped()
+        return Shipped()
     return load_calibration(Path(given)) if isinstance(given, str | PathLike) else given
