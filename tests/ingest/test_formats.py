@@ -1,5 +1,6 @@
 """One meaning per column: what each tool's words become. Worked numbers stand in the comments."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -198,6 +199,15 @@ def test_llmd_report_is_one_replica_and_derives_the_step(formats: Path) -> None:
     assert row["batch_size"] == pytest.approx(1608 / 2 * 0.02)  # two replicas
     assert (row["tp"], row["n_gpus"], row["concurrency"]) == (2, 2, 32)
     assert (row["gpu"], row["engine"], row["model"]) == ("h100-sxm", "vllm", "qwen3-32b")
+
+
+def test_llmd_report_in_yaml_reads_the_same(formats: Path, tmp_path: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    path = tmp_path / "benchmark_report.yaml"
+    path.write_text(yaml.safe_dump(json.loads((formats / "llmd_report.json").read_text())))
+    one, other = read(path, **DTYPES), read(formats / "llmd_report.json", **DTYPES)
+    columns = [name for name in one if name not in ("run_id", "source")]
+    pd.testing.assert_frame_equal(one[columns], other[columns])
 
 
 def test_argonne_leaves_throughput_and_llamacpp_batch_alone(formats: Path) -> None:
