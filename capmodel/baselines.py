@@ -93,11 +93,11 @@ class RawBoosting:
 
     name: str = "raw_boosting"
     trials: int = 50
-    finalists: int = 3
+    finalists: int = 4
     short: int = 25
-    long: int = 240
+    long: int = 320
     seed: int = 0
-    tuning_rows: int = 1500
+    tuning_rows: int = 2000
     booster_: Any = field(default=None, repr=False)
 
     def fit(self, runs: pd.DataFrame, step_time_s: Array) -> "RawBoosting":
