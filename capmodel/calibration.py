@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,9 @@ class Calibration:
     scores: dict[str, Any] = field(default_factory=dict, repr=False)
     date: str = ""
 
-    @property
+    @cached_property
     def calibration_id(self) -> str:
-        """Name and a digest of all that decides a prediction."""
+        """Name and a digest of all that decides a prediction; taken once, it costs milliseconds."""
         text = json.dumps(self._fitted(), sort_keys=True)
         return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
