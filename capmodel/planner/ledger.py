@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from capmodel.memory import MemoryBudget
 from capmodel.planner.demand import Demand
-from capmodel.planner.replica import Setting
+from capmodel.planner.replica import PREFILL, Replica, Setting
 from capmodel.planner.sizing import Option
 from capmodel.units import format_gib
 
@@ -54,6 +54,7 @@ def assumptions(option: Option, demand: Demand, setting: Setting) -> list[Assump
             "measured",
             f"calibration {replica.calibration_id or 'given'}",
         ),
+        *_prompts(replica),
         Assumption(
             "price",
             f"${price.estimate:.2f} per GPU-hour (${price.low:.2f} to ${price.high:.2f})",
@@ -101,6 +102,23 @@ def assumptions(option: Option, demand: Demand, setting: Setting) -> list[Assump
     if gpu.assumption:
         lines.append(Assumption("GPU name", gpu.assumption, "guessed", "catalogue"))
     return lines
+
+
+def _prompts(replica: Replica) -> list[Assumption]:
+    share = replica.prompt_peak_share
+    if share is None:
+        return []
+    guessed = abs(share * PREFILL - 1) < 1e-6
+    return [
+        Assumption(
+            "prompts",
+            f"{share:.0%} of the dense peak",
+            "guessed" if guessed else "measured",
+            "the roofline's prior: no measured run tells prompts apart"
+            if guessed
+            else f"calibration {replica.calibration_id}",
+        )
+    ]
 
 
 def _load(demand: Demand) -> str:

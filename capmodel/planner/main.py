@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
+import numpy as np
+
 from capmodel.calibration import load_calibration
 from capmodel.gpus import Gpu
 from capmodel.planner.candidate import Candidate, GpuLike, candidates
@@ -179,15 +181,22 @@ def _warnings(chosen: Option, verified: tuple[Verified, ...], load: Demand) -> l
         )
     step_time = chosen.replica.step_time
     if isinstance(step_time, StepTime):
-        if " on " not in step_time.basis:
-            lines.append(f"no measured runs on {candidate.gpu.name}: from {step_time.basis}")
-        elif not step_time.known_model:
-            lines.append(f"no measured runs of this model with {step_time.basis}")
+        lines += _doubts(step_time, chosen, load)
     if chosen.replica.low_factor == chosen.replica.high_factor == 1.0:
         lines.append("the calibration has no interval here, so low and high equal the estimate")
     if load.mix.hit_share > 0:
         lines.append("sized for prefix hits: a cold cache needs more, see the what-ifs")
     return lines
+
+
+def _doubts(step_time: StepTime, chosen: Option, load: Demand) -> list[str]:
+    """What the calibration's rows do not say about the chosen fleet."""
+    if step_time.coverage is None:
+        gpu = chosen.replica.candidate.gpu.name
+        return [f"extrapolation: no rows on {gpu}, coefficients of {step_time.basis}"]
+    batch, context = np.array([chosen.estimate.batch]), np.array([load.mix.held_mean])
+    beyond = (*step_time.lacks, *step_time.coverage.beyond(batch, context))
+    return [f"extrapolation: {reason} ({step_time.basis})" for reason in beyond]
 
 
 def _infeasible(

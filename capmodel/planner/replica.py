@@ -11,10 +11,13 @@ from capmodel.planner.candidate import Candidate
 from capmodel.shapes import ModelShape
 from capmodel.simulation import FrontEnd, Server, StepTimeLike, front_end_of
 from capmodel.simulation.table import tabulated
-from capmodel.steptime import StepTime
+from capmodel.steptime import FamilyCost, StepTime
 from capmodel.traffic import step_traffic
 
 MEMORY_FRACTION = 0.92
+# Time of a prompt's matrices over what they take at the GPU's dense peak, where the calibration
+# says nothing of prompts: the roofline's prior, 55 % of peak.
+PREFILL = 1.8
 # Coverage of the step time's interval.
 INTERVAL = 0.9
 _HYBRID_ENGINE = "vllm"
@@ -41,7 +44,8 @@ class Replica:
 
     pool_blocks: cache blocks; cost: those a request takes. low_factor, high_factor: ends of the
     step time's interval. attention_tokens: context at which attention costs a prompt token as
-    much as its matrices.
+    much as its matrices. prompt_peak_share: of the dense peak that prompts reach, None unknown.
+    front_end: before the scheduler.
     """
 
     candidate: Candidate
@@ -54,6 +58,7 @@ class Replica:
     high_factor: float
     calibration_id: str
     attention_tokens: float
+    prompt_peak_share: float | None
     front_end: FrontEnd
 
     def server(self, prefix_cache: bool, longest: int, step_scale: float = 1.0) -> Server:
@@ -106,6 +111,9 @@ def replica_of(shape: ModelShape, candidate: Candidate, setting: Setting) -> Rep
             f"{budget.cache_bytes / 1e9:.1f} GB are left"
         )
     step_time = _step_time(shape, candidate, setting)
+    prompt_peak_share = None
+    if isinstance(step_time, StepTime):
+        step_time, prompt_peak_share = _with_prompts(step_time, shape, candidate)
     low, high = _interval(step_time)
     return Replica(
         candidate=candidate,
@@ -118,6 +126,7 @@ def replica_of(shape: ModelShape, candidate: Candidate, setting: Setting) -> Rep
         high_factor=high,
         calibration_id=str(getattr(step_time, "calibration_id", "")),
         attention_tokens=_attention_tokens(shape, candidate.weight_dtype, candidate.kv_dtype),
+        prompt_peak_share=prompt_peak_share,
         front_end=front_end_of(setting.engine),
     )
 
@@ -172,10 +181,28 @@ def _step_time(shape: ModelShape, candidate: Candidate, setting: Setting) -> Ste
         )
     except ValueError as error:
         raise DoesNotFit(f"step time: {error}") from error
-    if not isinstance(found, StepTime):
-        return found
-    # The simulator knows how far into its prompt each chunk is and counts that attention itself.
-    return replace(found, costs=tuple(replace(cost, prompt_s=0.0) for cost in found.costs))
+    return found
+
+
+def _with_prompts(
+    found: StepTime, shape: ModelShape, candidate: Candidate
+) -> tuple[StepTime, float]:
+    """The step time with prompts as the simulator means them, and their share of the peak.
+
+    The simulator knows how far into its prompt each chunk is and counts that attention itself.
+    And no prompt is faster than the GPU's peak: a fit that says so had rows which could not tell
+    prompts from the rest, so PREFILL stands in.
+    """
+    dtypes = candidate.weight_dtype, candidate.kv_dtype
+    traffic = step_traffic(shape, *dtypes, candidate.tp, found.dp)
+    least = traffic.prefill_flop_per_token / candidate.gpu.matmul_flops_per_s(dtypes[0])
+    fitted = sum(cost.prefill_s for cost in found.costs if cost.family == "prefill")
+    costs = [replace(cost, prompt_s=0.0) for cost in found.costs]
+    if fitted >= least:
+        return replace(found, costs=tuple(costs)), least / fitted
+    costs = [cost for cost in costs if cost.family != "prefill"]
+    costs.append(FamilyCost("prefill", prefill_s=PREFILL * least))
+    return replace(found, costs=tuple(costs)), 1 / PREFILL
 
 
 def _interval(step_time: StepTimeLike) -> tuple[float, float]:

@@ -201,6 +201,25 @@ def test_bad_input_names_the_value(changes, message):
         chat(**changes)
 
 
+def test_the_shipped_calibrations_make_a_plan():
+    """No prompt beats the peak: a 70B model's load of 8 x 1,000 prompt tokens/s on an H100.
+
+    2 x 69.5e9 FLOP a token, 989.5 TFLOP/s dense: at least 0.14 ms a token, so 0.8 replicas of
+    one GPU by compute alone, and no fewer than two with any decoding beside.
+    """
+    found = cm.plan(
+        "llama-3-70b", "h100", rate=8.0, input_len=1000, output_len=100, tp=1,
+        weight_dtype="int4", kv_dtype="fp8", simulate=False,
+    )  # fmt: skip
+    assert found.chosen.replicas >= 2
+    assert 0 < found.chosen.replica.prompt_peak_share <= 1
+    assert found.chosen.replica.calibration_id
+    low, high = found.chosen.replica.low_factor, found.chosen.replica.high_factor
+    assert low <= 1 <= high
+    lines = {line["what"]: line for line in found.to_dict()["assumptions"]}
+    assert "of the dense peak" in lines["prompts"]["value"]
+
+
 def test_named_gpus_without_a_price_ask_for_one():
     own = {"name": "mine", "memory_bytes": 8e10, "memory_reported_bytes": 8e10,
            "bandwidth_bytes_per_s": 2e12, "bf16_flops_per_s": 4e14}  # fmt: skip
