@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from capmodel.ingest import llama_bench, own
@@ -131,7 +132,8 @@ def iter_runs(
     """Checked runs and rows set aside, chunk by chunk; records are numbered through the file."""
     done = 0
     for raw in _raw_chunks(document, tool, chunk):
-        runs = tool.read(raw)
+        with np.errstate(all="ignore"):  # a zero or an overflow becomes a gap, which is told
+            runs = tool.read(raw)
         runs.index = pd.RangeIndex(done + 1, done + 1 + len(runs))
         yield _checked(runs, document, tool, given)
         done += len(runs)
@@ -199,7 +201,8 @@ def _checked(
         return pd.DataFrame(), aside
     runs = complete(runs, given, path, _needs(tool))
     finish = getattr(tool.module, "finish", None)
-    runs = finish(runs) if finish else runs
+    with np.errstate(all="ignore"):
+        runs = finish(runs) if finish else runs
     if "run_id" not in runs:
         runs.insert(0, "run_id", [f"{path.stem}-{row}" for row in runs.index])
     if "source" not in runs:
