@@ -5,8 +5,7 @@ that replace those which end: in the steady state `batch * input / steps` prompt
 load that keeps `batch` sequences decoding needs no iteration: `batch / (steps * step_time)`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from capmodel.planner.replica import Replica
 
 Array = NDArray[np.float64]
 
-_POINTS = 24
+_POINTS = 20
 _Z95 = 1.6448536
 _Z99 = 2.3263479
 
@@ -28,7 +27,8 @@ class LoadCurve:
 
     step_s: mean step [s], prompts inside. rate: requests/s. tpot_s, tpot_p95_s, ttft_s,
     ttft_p95_s [s]. Shares of the step time: prefill_share; cache_share, reading the cache;
-    the rest is weights and fixed work. top: the most sequences, and what sets it.
+    the rest is weights and fixed work.
+    front_s: of the TTFT, what no step takes [s]. top: the most sequences, and what sets it.
     """
 
     batch: Array
@@ -39,8 +39,22 @@ class LoadCurve:
     ttft_p95_s: Array
     prefill_share: Array
     cache_share: Array
+    front_s: Array
     top: float
     top_by: str
+
+    def scaled(self, step_scale: float) -> "LoadCurve":
+        """The same replica with every step `step_scale` times as long."""
+        if step_scale == 1.0:
+            return self
+        return replace(
+            self,
+            step_s=step_scale * self.step_s,
+            rate=self.rate / step_scale,
+            tpot_p95_s=step_scale * self.tpot_p95_s,
+            ttft_s=self.front_s + step_scale * (self.ttft_s - self.front_s),
+            ttft_p95_s=self.front_s + step_scale * (self.ttft_p95_s - self.front_s),
+        )
 
     def at_rate(self, rate: float) -> float:
         """Sequences decoding at `rate` requests/s; NaN above the curve's end."""
@@ -82,41 +96,69 @@ def load_curve(
     peakedness: variance over mean of the number in service (0: a closed loop, none).
     step_scale: multiplies the step time.
     """
-    return load_curves(replica, mix, peakedness, (step_scale,))[0]
-
-
-def load_curves(
-    replica: Replica, mix: LengthMix, peakedness: float, step_scales: Sequence[float]
-) -> list[LoadCurve]:
-    """`load_curve` for several scales of one step time, which is asked once."""
     work = mix.work(replica.attention_tokens)
     per_sequence = work.mean / mix.steps_mean
     most, top_by = most_sequences(replica, mix, per_sequence)
     # Room for the ordinary fluctuation of the number in service.
     top = max(_settle(most, _Z95 * np.sqrt(peakedness)), 1e-3)
     batch = np.exp(np.linspace(0.0, np.log(top), _POINTS)) if top > 1.01 else np.array([top])
+    step, decode, bare = step_parts(replica, mix, batch)
+    rate = batch / (mix.steps_mean * step)
+    peak = int(np.argmax(rate)) + 1
+    if peak < len(batch):
+        top_by = "throughput"
+        batch, step, decode, bare, rate = (a[:peak] for a in (batch, step, decode, bare, rate))
+    per_token = (step - decode) / (batch * per_sequence)
+    wait, wait_p95 = _waits(rate, per_token, decode, work)
+    chunk = np.maximum(replica.limits.max_num_batched_tokens - batch, 1.0)
+    own, own_p95 = (
+        per_token * prompt + decode * np.ceil(prompt / chunk) for prompt in (work.p50, work.p95)
+    )
+    front = replica.front_end
+    fixed = front.fixed_s + front.per_request_s * batch
+    schedule = front.steps * step
+    return LoadCurve(
+        batch=batch,
+        step_s=step_scale * step,
+        rate=np.maximum.accumulate(rate) / step_scale,
+        tpot_p95_s=step_scale * (step + _unlucky(batch, step, decode, rate, work, peakedness)),
+        ttft_s=fixed + step_scale * (schedule + wait + own),
+        ttft_p95_s=fixed + step_scale * (schedule + wait_p95 + own_p95),
+        front_s=fixed,
+        prefill_share=(step - decode) / step,
+        cache_share=(decode - bare) / step,
+        top=float(batch[-1]),
+        top_by=top_by,
+    )
+
+
+def step_parts(replica: Replica, mix: LengthMix, batch: Array) -> tuple[Array, Array, Array]:
+    """Steady-state step, the same without prompts, and without a cache [s], shape of `batch`."""
     none = np.zeros_like(batch)
-    held, prompts = batch * mix.held_mean, batch * per_sequence
+    held = batch * mix.held_mean
+    prompts = batch * (mix.work(replica.attention_tokens).mean / mix.steps_mean)
     seconds = replica.step_time.seconds(
         np.concatenate([batch, batch, batch]),
         np.concatenate([held, held, none]),
         np.concatenate([prompts, none, none]),
     )
     step, decode, bare = np.split(np.asarray(seconds, dtype=float), 3)
-    return [
-        _scaled(
-            replica,
-            mix,
-            work,
-            batch,
-            scale * step,
-            scale * decode,
-            scale * bare,
-            peakedness,
-            top_by,
-        )
-        for scale in step_scales
-    ]
+    return step, decode, bare
+
+
+def _unlucky(
+    batch: Array, step: Array, decode: Array, rate: Array, work: PrefillWork, peakedness: float
+) -> Array:
+    """What the 95th percentile of requests waits per token over the mean step [s].
+
+    It meets more prompts than the average, and a fuller batch; the number in service changes
+    about as fast as requests end, so half its variance averages out.
+    """
+    met = (step - decode) * (work.tail_at(rate * step) - 1)
+    if len(batch) == 1 or not peakedness:
+        return np.asarray(met)
+    fuller = np.gradient(step, batch) * _Z95 * np.sqrt(peakedness * batch / 2)
+    return np.hypot(met, fuller)
 
 
 def most_sequences(replica: Replica, mix: LengthMix, work_per_step: float) -> tuple[float, str]:
@@ -132,46 +174,6 @@ def most_sequences(replica: Replica, mix: LengthMix, work_per_step: float) -> tu
     }
     name = min(limits, key=lambda key: limits[key])
     return limits[name], name
-
-
-def _scaled(
-    replica: Replica,
-    mix: LengthMix,
-    work: PrefillWork,
-    batch: Array,
-    step: Array,
-    decode: Array,
-    bare: Array,
-    peakedness: float,
-    top_by: str,
-) -> LoadCurve:
-    rate = batch / (mix.steps_mean * step)
-    per_token = (step - decode) / (batch * (work.mean / mix.steps_mean))
-    # An unlucky request meets more prompts than the average, and a fuller batch; the number in
-    # service changes about as fast as requests end, so half its variance averages out.
-    met = (step - decode) * (work.tail_at(rate * step) - 1)
-    slope = np.gradient(step, batch) if len(batch) > 1 else np.zeros(1)
-    fuller = slope * _Z95 * np.sqrt(peakedness * batch / 2)
-    wait, wait_p95 = _waits(rate, per_token, decode, work)
-    chunk = np.maximum(replica.limits.max_num_batched_tokens - batch, 1.0)
-    front = replica.front_end
-    before = front.fixed_s + front.steps * step + front.per_request_s * batch
-    own, own_p95 = (
-        per_token * prompt + decode * np.ceil(prompt / chunk) for prompt in (work.p50, work.p95)
-    )
-    peak = int(np.argmax(rate)) + 1
-    return LoadCurve(
-        batch=batch[:peak],
-        step_s=step[:peak],
-        rate=rate[:peak],
-        tpot_p95_s=(step + np.hypot(met, fuller))[:peak],
-        ttft_s=(before + wait + own)[:peak],
-        ttft_p95_s=(before + wait_p95 + own_p95)[:peak],
-        prefill_share=((step - decode) / step)[:peak],
-        cache_share=((decode - bare) / step)[:peak],
-        top=float(batch[peak - 1]),
-        top_by=top_by if peak == len(batch) else "throughput",
-    )
 
 
 def _waits(rate: Array, per_token: Array, decode: Array, work: PrefillWork) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from capmodel.workload import Requests
 
 _SAMPLE = 1024
-_TAIL_POINTS = 24
+_TAIL_POINTS, _TAIL_EVERY = 16, 3
 _GOLDEN = 0.6180339887498949
 
 Array = NDArray[np.float64]
@@ -101,7 +101,7 @@ def _work(mix: LengthMix, attention_tokens: float) -> PrefillWork:
     # Prompts met over a request's steps: compound Poisson, taken as gamma of equal mean and
     # variance. A fixed seed: the table is a property of the mix.
     prompts = np.geomspace(1e-3, 30, _TAIL_POINTS)
-    steps = mix.steps[mix.steps > 0]
+    steps = mix.steps[mix.steps > 0][::_TAIL_EVERY]
     if not len(steps):
         return PrefillWork(mean, square, float(p50), float(p95), (1.0,), (1.0,))
     shape = prompts[:, None] * steps * mean**2 / square

@@ -1,5 +1,6 @@
 """All candidates against one demand: sized or set aside, each with its reason."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -113,18 +114,24 @@ def slo_reason(capacity: Capacity, slo: Slo) -> str:
 
 def pareto(options: Sequence[Option], demand: Demand) -> tuple[FrontPoint, ...]:
     """Fleets that none beats on both cost [$/h] and mean time per request [s], by cost."""
-    points: list[FrontPoint] = []
-    for option in options:
-        per_replica = option.dollars_per_hour / option.replicas
-        for count in sorted({round(option.replicas * factor) for factor in _LARGER}):
-            operation = fleet_operation(option.curve, demand, count)
-            if operation is not None:
-                points.append(FrontPoint(option, count, count * per_replica, operation))
-    points.sort(key=lambda point: (point.dollars_per_hour, point.operation.e2e_mean_s))
+    fleets = [
+        (count * option.dollars_per_hour / option.replicas, count, option)
+        for option in options
+        for count in sorted({round(option.replicas * factor) for factor in _LARGER})
+    ]
     front: list[FrontPoint] = []
     best = float("inf")
-    for point in points:
-        if point.operation.e2e_mean_s < best:
-            best = point.operation.e2e_mean_s
-            front.append(point)
+    fleets.sort(key=lambda fleet: fleet[:2])
+    for dollars, same in itertools.groupby(fleets, key=lambda fleet: fleet[0]):
+        points = [
+            FrontPoint(option, count, dollars, operation)
+            for _, count, option in same
+            # A lightly loaded replica is no faster than with one sequence.
+            if option.fastest_s < best
+            and (operation := fleet_operation(option.curve, demand, count)) is not None
+        ]
+        fastest = min(points, key=lambda point: point.operation.e2e_mean_s, default=None)
+        if fastest is not None and fastest.operation.e2e_mean_s < best:
+            best = fastest.operation.e2e_mean_s
+            front.append(fastest)
     return tuple(front)

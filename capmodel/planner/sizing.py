@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from capmodel.costs import Price
-from capmodel.planner.curve import Array, LoadCurve, load_curves
+from capmodel.planner.curve import Array, LoadCurve, load_curve
 from capmodel.planner.demand import Demand
 from capmodel.planner.replica import Replica
 from capmodel.workload import Slo
@@ -74,6 +74,11 @@ class Option:
     def n_gpus(self) -> int:
         """GPUs of the fleet."""
         return self.replicas * self.replica.candidate.tp
+
+    @property
+    def fastest_s(self) -> float:
+        """Mean time of a request on a replica with hardly any load [s]."""
+        return self.capacity.lightest.e2e_mean_s
 
     @property
     def dollars_per_hour(self) -> float:
@@ -166,7 +171,8 @@ def fleet_operation(curve: LoadCurve, demand: Demand, replicas: float) -> Operat
 def size(replica: Replica, price: Price, demand: Demand, slo: Slo) -> Option | Capacity:
     """The fleet of this candidate; or, where no load is light enough, its capacity of zero."""
     scales = (replica.low_factor, 1.0, replica.high_factor)
-    curves = load_curves(replica, demand.mix, demand.peakedness, scales)
+    curve = load_curve(replica, demand.mix, demand.peakedness)
+    curves = [curve.scaled(scale) for scale in scales]
     low, estimate, high = (capacity_of(curve, demand, slo) for curve in curves)
     replicas = _replicas(estimate, demand)
     if replicas is None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capmodel.planner.curve import pool_batch
+from capmodel.planner.curve import pool_batch, step_parts
 from capmodel.planner.demand import Demand
 from capmodel.planner.replica import Replica
 
@@ -49,7 +49,7 @@ def step_rows(replica: Replica, demand: Demand) -> list[StepRow]:
     safe = pool_batch(replica, mix)
     most = max(2.0, min(1.5 * pool_batch(replica, mix, 0.0), float(replica.limits.max_num_seqs)))
     batch = np.unique(np.geomspace(1, most, _POINTS).round())
-    step, decode, bare = _seconds(replica, demand, batch)
+    step, decode, bare = step_parts(replica, mix, batch)
     factors = (replica.low_factor, 1.0, replica.high_factor)
     rows = []
     for index, size in enumerate(batch):
@@ -72,11 +72,12 @@ def crossover(replica: Replica, demand: Demand) -> Crossover:
     """Where the pool is full, where the cache rules the step, where batching stops paying."""
     full = pool_batch(replica, demand.mix, 0.0)
     top = max(2.0, 4 * max(full, float(replica.limits.max_num_seqs)))
-    batch = np.geomspace(1, top, 400)
-    step, decode, bare = _seconds(replica, demand, batch)
+    batch = np.geomspace(1, top, 96)
+    step, decode, bare = step_parts(replica, demand.mix, batch)
     longest = _first(batch, decode - bare > bare)
-    double = _seconds(replica, demand, 2 * batch)[0]
-    half = _first(batch, 2 * step / double < 1.25)
+    double = np.interp(2 * batch, batch, step)
+    inside = 2 * batch <= top
+    half = _first(batch, inside & (2 * step / double < 1.25))
     limit = float(replica.limits.max_num_seqs)
     if longest is not None and longest <= min(full, limit):
         ceiling = f"reading the cache, from batch {longest:.0f} on"
@@ -87,22 +88,6 @@ def crossover(replica: Replica, demand: Demand) -> Crossover:
     if half is not None and half < min(full, limit, longest or np.inf):
         ceiling = f"prompts and compute, from batch {half:.0f} on; then {ceiling}"
     return Crossover(full, longest, half, ceiling)
-
-
-def _seconds(
-    replica: Replica, demand: Demand, batch: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Step with prompts, decode step, decode step without a cache [s], shape of `batch`."""
-    mix = demand.mix
-    work = mix.work(replica.attention_tokens).mean / mix.steps_mean
-    none = np.zeros_like(batch)
-    held = batch * mix.held_mean
-    seconds = replica.step_time.seconds
-    step, decode, bare = (
-        np.asarray(seconds(batch, cached, prompts), dtype=float)
-        for cached, prompts in ((held, batch * work), (held, none), (none, none))
-    )
-    return step, decode, bare
 
 
 def _first(batch: np.ndarray, true: np.ndarray) -> float | None:

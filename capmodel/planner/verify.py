@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from capmodel.planner.curve import load_curve, load_curves
+from capmodel.planner.curve import load_curve
 from capmodel.planner.demand import Demand
 from capmodel.planner.sizing import Option, fleet_operation
 from capmodel.simulation import Server, Simulation, Summary, simulate, summarise
@@ -112,7 +112,7 @@ def _with(option: Option, demand: Demand, replicas: int) -> Option:
     scales = (option.replica.low_factor, 1.0, option.replica.high_factor)
     low, estimate, high = (
         fleet_operation(curve, demand, replicas)
-        for curve in load_curves(option.replica, demand.mix, demand.peakedness, scales)
+        for curve in (option.curve.scaled(scale) for scale in scales)
     )
     return replace(
         option,
