@@ -54,7 +54,7 @@ runs = cm.read_runs(runs_file or default_runs_path())
 kept = n_rows or (len(runs) if runs_file else 3000)
 runs = runs.sample(min(kept, len(runs)), random_state=seed).sort_index()
 print(f"{len(runs):,} rows")
-runs[["engine", "model", "gpu", "tp", "kv_dtype", "batch_size", "context_len", "step_time_s"]].head()
+runs[["engine", "model", "gpu", "tp", "batch_size", "context_len", "step_time_s"]].head()
 
 # %% [markdown]
 # ## Bytes and FLOP
@@ -136,7 +136,8 @@ four = four[["c_step", "c_w", "c_kv", "c_f"]].assign(c_step=1e6 * four["c_step"]
 four.rename(columns={"c_step": "c_step [us]"}).round(3)
 
 # %%
-found[found["at_bound"]].groupby(["engine", "gpu"])["coefficient"].agg(", ".join).to_frame("at zero")
+at_zero = found[found["at_bound"]].groupby(["engine", "gpu"])["coefficient"]
+at_zero.agg(", ".join).to_frame("at zero")
 
 # %% [markdown]
 # ## One deployment
@@ -189,15 +190,13 @@ print(*(one.extrapolation or ["rows of this engine, GPU and model lie near"]), s
 
 # %%
 lengths = [n for n in (2048, 4096, 8192, 16384, 32768, 65536, 131072) if n <= longest] or [longest]
-pd.DataFrame(
-    {
-        "context": lengths,
-        "cache per request [GB]": [
-            cm.kv_bytes(chosen.shape, n, kv_dtype=chosen.kv_dtype, tp=chosen.tp) / 1e9 for n in lengths
-        ],
-        "requests at once": [cm.max_concurrency(chosen.shape, chosen.gpu, n, **common) for n in lengths],
-    }
-).set_index("context")
+room = pd.DataFrame(index=pd.Index(lengths, name="context"))
+per_request = [cm.kv_bytes(chosen.shape, n, kv_dtype=chosen.kv_dtype, tp=chosen.tp) for n in lengths]
+room["cache per request [GB]"] = np.array(per_request) / 1e9
+room["requests at once"] = [
+    cm.max_concurrency(chosen.shape, chosen.gpu, n, **common) for n in lengths
+]
+room
 
 # %% [markdown]
 # From here: `05_capacity_plan` sizes a fleet for a load with promises to its users,
