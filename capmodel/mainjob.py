@@ -16,12 +16,12 @@ import pandas as pd
 from capmodel import __version__
 from capmodel.calibration import Calibration, fit
 from capmodel.evaluation import GradeCard, cross_validate
-from capmodel.features import add_features, shape_of_row
+from capmodel.features import shape_of_row
 from capmodel.gpus import load_gpu
 from capmodel.kvcache import kv_bytes, kv_bytes_per_token
 from capmodel.memory import max_concurrency
 from capmodel.prediction import predict
-from capmodel.quality import split_aside
+from capmodel.quality import screen_runs
 from capmodel.shapes import ModelShape, load_shape
 from capmodel.weights import weight_bytes
 
@@ -94,9 +94,9 @@ class MainJob:
         calibration = out / "calibration.json"
         self.calibration.save(calibration)
         aside = out / "runs_set_aside.csv"
-        columns = ["run_id", "rule", "reason", "source", "engine", "model", "gpu", "tp",
-                   "batch_size", "context_len", "step_time_s", "floor_s"]  # fmt: skip
-        _replace(aside, self.aside[columns].to_csv(index=False))
+        columns = ["run_id", "file", "row", "rule", "reason", "source", "engine", "model", "gpu",
+                   "tp", "batch_size", "context_len", "step_time_s", "floor_s"]  # fmt: skip
+        _replace(aside, self.aside.reindex(columns=columns).to_csv(index=False))
         plan = out / "capacity_plan.pdf"
         write_run_pdf(self.summary(), plan)
         return [plan, metrics, calibration, aside]
@@ -214,18 +214,27 @@ def run_main_job(
     name: str = "runs",
     command: str = "capmodel run",
     seed: int = 0,
+    left_out: pd.DataFrame | None = None,
     progress: Progress | None = None,
 ) -> MainJob:
     """Features, checks, grade card, calibration and deployment from a checked runs table.
 
-    model, gpu: what the plan is for; by default the pair the runs cover best. Raises ValueError
-    when no row is left or a name is unknown.
+    model, gpu: what the plan is for; by default the pair the runs cover best. left_out: rows
+    that reading already set aside, with `rule` and `reason`. Raises ValueError when no row is
+    left or a name is unknown.
     """
-    used, aside = split_aside(add_features(runs))
-    if not len(used):
-        counts = ", ".join(f"{n} {rule}" for rule, n in aside["rule"].value_counts().items())
-        raise ValueError(f"none of the {len(runs)} rows can be used: {counts} set aside")
-    used = used.reset_index(drop=True)
+    screened = screen_runs(runs)
+    aside = screened.aside
+    if left_out is not None and len(left_out):
+        aside = pd.concat([aside, left_out], ignore_index=True)
+    if not len(screened.used):
+        rules = aside["rule"].value_counts()
+        counts = ", ".join(f"{n} by {rule}" for rule, n in rules.items())
+        raise ValueError(
+            f"none of the {len(runs)} rows can be used; set aside: {counts}; for example "
+            f"{aside['reason'].iloc[0]}"
+        )
+    used = screened.used.reset_index(drop=True)
     deployment = choose_deployment(used, model, gpu, engine, tp)
     card = cross_validate(used, seed=seed, progress=progress)
     calibration = fit(used, name=name, command=command, grade_card=card)

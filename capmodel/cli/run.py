@@ -29,18 +29,20 @@ def command(
     out: Path,
     seed: int,
     as_json: bool,
-) -> None:
+) -> int:
     """Ingest RUNS (or the bundled ones), fit, grade, and write the capacity plan to --out."""
     from capmodel.cli.progress import progress_bar
     from capmodel.cli.tables import print_main_job
     from capmodel.datasets.default import default_runs_path
-    from capmodel.ingest import file_sha256, read_runs
+    from capmodel.ingest import file_sha256, read_files, read_runs
     from capmodel.mainjob import run_main_job
 
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is a file; name a folder")
     paths = list(runs) or [default_runs_path()]
-    table = read_runs(paths)
+    read = read_files(paths)
+    if read.refused and (len(paths) == 1 or not len(read.runs)):
+        read_runs(paths)  # raises with every problem
     names = [str(path) if runs else path.name for path in paths]
     inputs = tuple(
         {"name": path.name, "sha256": file_sha256(path)} for path in paths if path.is_file()
@@ -51,7 +53,8 @@ def command(
     words += ["--seed", str(seed)] if seed else []
     with progress_bar(quiet=as_json) as progress:
         job = run_main_job(
-            table, inputs=inputs, model=model, gpu=gpu, engine=engine, tp=tp, seed=seed,
+            read.runs, left_out=read.aside, inputs=inputs, model=model, gpu=gpu, engine=engine,
+            tp=tp, seed=seed,
             name=paths[0].stem.lower() if len(paths) == 1 else "runs",
             command=shlex.join(words), progress=progress,
         )  # fmt: skip
@@ -60,3 +63,7 @@ def command(
         options.print_json({**job.metrics(), "written": [str(path) for path in written]})
     else:
         print_main_job(job, written)
+    for report in read.refused:
+        why = report.reason or report.status
+        click.echo(f"capmodel: {report.path} was not read: {why}", err=True)
+    return 1 if read.refused else 0
