@@ -17,6 +17,7 @@ COMMANDS = {
     "predict": "One decode step: seconds, what binds, what fits.",
     "kv": "Cache bytes, blocks and concurrency.",
     "plan": "From a workload to GPUs, latency and money.",
+    "sweep": "Step times over a grid of deployments, batches and contexts.",
     "ingest": "Read benchmark files into one runs table.",
     "profile": "What is in a runs table.",
     "fit": "Fit a calibration on runs and save it.",
