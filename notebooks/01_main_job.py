@@ -191,8 +191,9 @@ print(*(one.extrapolation or ["rows of this engine, GPU and model lie near"]), s
 # %%
 lengths = [n for n in (2048, 4096, 8192, 16384, 32768, 65536, 131072) if n <= longest] or [longest]
 room = pd.DataFrame(index=pd.Index(lengths, name="context"))
-per_request = [cm.kv_bytes(chosen.shape, n, kv_dtype=chosen.kv_dtype, tp=chosen.tp) for n in lengths]
-room["cache per request [GB]"] = np.array(per_request) / 1e9
+room["cache per request [GB]"] = [
+    cm.kv_bytes(chosen.shape, n, kv_dtype=chosen.kv_dtype, tp=chosen.tp) / 1e9 for n in lengths
+]
 room["requests at once"] = [
     cm.max_concurrency(chosen.shape, chosen.gpu, n, **common) for n in lengths
 ]
