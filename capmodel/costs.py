@@ -70,9 +70,9 @@ def token_costs(
 ) -> TokenCosts:
     """Split a fleet's cost over the tokens it handles.
 
-    prefill_share: of the engine's step time, what prompts take. prefix_share: of the GPUs'
-    memory, what shared prefixes hold; it is the rent of the cached tokens, and comes off both
-    others. A kind of which none flow leaves its share to the rest.
+    prefill_share: of the engine's step time, what prompts take. prefix_share: of the cache's
+    room, what shared prefixes keep from others; it is the rent of the cached tokens, and comes
+    off both others. A kind of which none flow leaves its share to the rest.
     Raises ValueError for shares outside [0, 1].
     """
     for name, share in (("prefill_share", prefill_share), ("prefix_share", prefix_share)):

@@ -148,7 +148,9 @@ def _sensitivities(console: Console, plan: dict[str, Any]) -> None:
 
 
 def _front(console: Console, plan: dict[str, Any]) -> None:
-    table = _table("Cost against latency", "Fleet", "Weights, cache", "$/h", "E2E", "TPOT p95")
+    table = _table(
+        "Cost against latency (estimates)", "Fleet", "Weights, cache", "$/h", "E2E", "TPOT p95"
+    )
     for point in plan["pareto"][:_FEW]:
         table.add_row(
             escape(f"{point['replicas']} x tp {point['tp']} {point['gpu']}"),

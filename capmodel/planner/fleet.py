@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from capmodel.costs import (
     API_PRICES,
     BreakEven,
@@ -84,14 +86,18 @@ def fleet_of(option: Option, demand: Demand, slo: Slo) -> Fleet:
 
 
 def _prefix_share(option: Option, demand: Demand) -> float:
-    """Share of a GPU's memory that shared prefixes hold: those of the simulated requests, once."""
+    """Share of the pool that reused prefixes keep from others.
+
+    Nothing where the pool has room: a block that nobody else wants costs nothing. Else the
+    blocks that the simulated requests use more than once, each counted once.
+    """
     requests = demand.requests
-    if not demand.prefix_cache or not len(requests.prefix_ids) or not demand.cached_mean:
+    if option.capacity.limited_by != "cache" or not demand.cached_mean:
         return 0.0
+    _, uses = np.unique(requests.prefix_ids, return_counts=True)
+    reused = int((uses > 1).sum()) * requests.prefix_block
     replica = option.replica
-    distinct = len(set(requests.prefix_ids.tolist())) * requests.prefix_block
-    held = float(replica.cost.slope_bytes) * distinct
-    return min(held, replica.budget.cache_bytes) / replica.budget.capacity_bytes
+    return min(1.0, float(replica.cost.slope) * reused / replica.pool_blocks)
 
 
 def _spare(option: Option, demand: Demand, slo: Slo) -> Spare:

@@ -1,6 +1,7 @@
 """`plan`: from a workload to GPUs, latency and money."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from capmodel.planner.search import Rejection, Search, pareto, search
 from capmodel.planner.sizing import Option
 from capmodel.planner.steps import crossover, step_rows
 from capmodel.planner.variations import Planned, best_elsewhere, sensitivities, what_ifs
-from capmodel.planner.verify import Verified, run_fleet, server_of, verify
+from capmodel.planner.verify import Verified, cover, run_fleet, server_of, verify
 from capmodel.prediction import choose_calibration
 from capmodel.shapes import ModelLike, ModelShape, load_shape
 from capmodel.simulation import StepTimeLike
@@ -63,8 +64,9 @@ def plan(
     promise. tp, weight_dtype, kv_dtype: None searches. price: [$/GPU-hour] for all, or by GPU
     name; None takes the catalogue's dated ranges. calibration: a `Calibration` or its file; None
     takes the shipped ones. simulate: check the cheapest few against continuous batching of the
-    requests. cv: of the gaps between arrivals; prefix: shared prefixes; prefix_cache: whether the
-    engine keeps them.
+    requests. seed: of arrivals and lengths. cv: of the gaps between arrivals; prefix: shared
+    prefixes; prefix_cache: whether the engine keeps them. memory_fraction: of the memory, what the
+    engine may use. download: fetch the config of a `model` outside the catalogue.
 
     Raises ValueError for bad input, InfeasiblePlan (with the closest candidate) where no
     candidate fits the model or keeps the promises.
@@ -119,6 +121,8 @@ def _finished(
             for factor in (replica.low_factor, replica.high_factor)
         ]
         verified = (ends[0], best, ends[1])
+        most = cover(chosen, load, slo, server, ends[1])
+        chosen = replace(chosen, replicas_high=max(chosen.replicas, most))
     planned = Planned(shape, chosen, load, slo, setting)
     other = best_elsewhere(found.options, replica.candidate.gpu)
     same = [one for one in found.options if one.replica is not replica]
@@ -170,9 +174,9 @@ def _warnings(chosen: Option, verified: tuple[Verified, ...], load: Demand) -> l
         )
     if verified and verified[-1].missed:
         missed = " and ".join(name.upper() for name in verified[-1].missed)
-        more = max(chosen.replicas_high, chosen.replicas + 1)
         lines.append(
-            f"at the slow end of the step time {missed} is missed; {more} replicas cover it"
+            f"at the slow end of the step time {missed} is missed; {chosen.replicas_high} replicas "
+            "would be needed"
         )
     if load.refused:
         lines.append(

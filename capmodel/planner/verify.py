@@ -99,6 +99,22 @@ def verify(option: Option, demand: Demand, slo: Slo) -> Verified:
     return replace(best, tries=tries)
 
 
+def cover(
+    option: Option, demand: Demand, slo: Slo, server: Server, slowest: Verified, tries: int = 3
+) -> int:
+    """Replicas that keep the promises at the slow end of the step time; one more than tried
+    where none of the tries does. slowest: the option itself at that end."""
+    count = option.replicas
+    run = slowest
+    for _ in range(tries):
+        if run.holds:
+            return count
+        count = max(count + 1, math.ceil(count * 1.1))
+        more = _with(option, demand, count)
+        run = run_fleet(more, demand, slo, option.replica.high_factor, server)
+    return count if run.holds else count + 1
+
+
 def _fewest_stable(option: Option, demand: Demand) -> int:
     """Below this many replicas the queue grows without end."""
     if demand.rate is None:
