@@ -190,8 +190,9 @@ def fit(
     """Fit a calibration on the rows of `runs` that no check sets aside.
 
     runs: a checked runs table, or rows that already have their features. grade_card: held-out
-    predictions of the same rows; intervals are taken from them. Raises ValueError when no row
-    is left, FitError when the rows cannot identify anything.
+    predictions of the same rows; intervals are taken from them. name, command, date: recorded as
+    provenance. min_rows: an engine and GPU with fewer rows takes coefficients of a wider level.
+    Raises ValueError when no row is left, FitError when the rows cannot identify anything.
     """
     rows = used_rows(runs)
     estimator = Corrected(physics=Roofline(roofline=RooflineRegressor(min_rows=min_rows)))
@@ -207,7 +208,10 @@ def fit(
 
 
 def load_calibration(path: str | Path) -> Calibration:
-    """Read a calibration that `save` wrote. Raises CalibrationError naming what is wrong."""
+    """Read the calibration that `Calibration.save` wrote to `path`.
+
+    Raises CalibrationError naming what is wrong.
+    """
     where = Path(path)
     try:
         text = where.read_text(encoding="utf-8")

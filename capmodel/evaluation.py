@@ -180,7 +180,8 @@ def grade(
 
     runs: a checked runs table. Without test and calibration it is cross-validated on every split
     it can make; with test it is fitted and `test` graded; with calibration it is graded without
-    any fit. Rows that a check sets aside are in neither. Raises ValueError for both at once.
+    any fit. seed: of the splits. progress: called with a label, the folds done and all folds.
+    Rows that a check sets aside are in neither. Raises ValueError for both at once.
     """
     if test is not None and calibration is not None:
         raise ValueError("Got both test and calibration, but expected one of them at most")

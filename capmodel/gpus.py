@@ -73,9 +73,10 @@ class Gpu:
 
 
 def load_gpu(gpu: "str | dict[str, object] | Path | Gpu") -> Gpu:
-    """A GPU by name, alias, TOML file, dict or as it is.
+    """The card that `gpu` means.
 
-    A name is looked up in the folder named by CAPMODEL_CATALOG first, then in the catalogue.
+    gpu: a name or alias, the path of a TOML file, a dict of its fields, or a Gpu, returned as it
+    is. A name is looked up in the folder named by CAPMODEL_CATALOG first, then in the catalogue.
     Raises ValueError for unknown names (listing the nearest), ambiguous ones (listing the
     candidates) and figures that cannot be.
     """

@@ -80,9 +80,13 @@ def predict(
 ) -> Prediction:
     """One decode step of `batch_size` sequences that hold `context_len` tokens each.
 
-    batch_size, context_len and tp broadcast: scalars give floats, arrays give arrays. interval:
-    coverage of (low_s, high_s), None for none. Raises ValueError for names, dtypes and numbers
-    that cannot be.
+    model, gpu: as `load_shape` and `load_gpu` take them. batch_size, context_len and tp broadcast:
+    scalars give floats, arrays give arrays. weight_dtype, kv_dtype: as stored. engine: None takes
+    the one with most rows on that GPU. method: "regressor", or "roofline" without the learned
+    correction. calibration: a Calibration or its file; None takes the shipped one that knows most.
+    interval: coverage of (low_s, high_s), None for none.
+
+    Raises ValueError for names, dtypes and numbers that cannot be.
     """
     batch, context, degrees = _checked(batch_size, context_len, tp)
     if interval is not None and not 0.0 < interval < 1.0:
@@ -121,8 +125,8 @@ def predict_step_time(
 ) -> float | Array | tuple[float | Array, float | Array, float | Array]:
     """Seconds of one decode step; with `interval`, (low, estimate, high).
 
-    Scalars give a float, arrays broadcast to an ndarray. Raises ValueError as `predict` does,
-    and where an interval is asked for that no held-out rows support.
+    Takes what `predict` takes. Scalars give a float, arrays broadcast to an ndarray. Raises
+    ValueError as `predict` does, and where an interval is asked for that no held-out rows support.
     """
     if (
         interval is None

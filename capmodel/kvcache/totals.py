@@ -77,7 +77,7 @@ def kv_bytes(
 
     Windowed layers stop at their window; state layers and cross attention count once per
     sequence. context_len, batch_size and tp broadcast: scalars give a float, arrays an ndarray
-    of their common shape.
+    of their common shape. kv_dtype: of the cache, whatever the weights are.
 
     Raises ValueError for lengths, batches or tp below one and tp that does not divide the heads.
     Warns (`ContextWarning`) above the model's maximum, and computes.

@@ -33,8 +33,11 @@ def max_concurrency(
 
     mode "nameplate": floor of (fraction of the datasheet's GB - parameters x flat bytes) over the
     bytes of a request. mode "engine": whole blocks of vLLM's newest layout in the memory the
-    driver reports, less weights as stored and `reserve_bytes` (None: estimated). context_len and
-    tp broadcast: scalars give an int, arrays an ndarray of int64. 0 means not one fits;
+    driver reports, less weights as stored and `reserve_bytes` (None: estimated), in
+    blocks of block_size tokens at max_num_batched_tokens a step (None: the engine's default).
+    gpu: as `load_gpu` takes it. weight_dtype, kv_dtype: as stored; weights of None as in the
+    checkpoint. memory_fraction: of the memory, what the engine may use. context_len and tp
+    broadcast: scalars give an int, arrays an ndarray of int64. 0 means not one fits;
     `explain_fit` says by how much, and what would help.
 
     Raises ValueError as `memory_budget` and `kv_bytes` do. Warns above the model's maximum.
