@@ -33,7 +33,9 @@ def read_runs(
 
     paths: one or several. format: one of FORMATS; "auto" recognises a file by its content.
     given: facts the files lack. Rows that hold no decode step (a prompt-processing test) are left
-    out; `read_files` lists them. Raises RunsError where a file cannot be read, with every problem of all files.
+    out; `read_files` lists them.
+
+    Raises RunsError where a file cannot be read, with every problem of all files.
     """
     names = [paths] if isinstance(paths, str | Path) else list(paths)
     found = read_files(names, format, given)
