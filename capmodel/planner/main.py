@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from capmodel.calibration import load_calibration
-from capmodel.gpus import Gpu
+from capmodel.gpus import Gpu, load_gpu
 from capmodel.planner.candidate import Candidate, GpuLike, candidates
 from capmodel.planner.clients import client_cap
 from capmodel.planner.demand import Demand, demand
@@ -89,7 +89,8 @@ def plan(
         raise ValueError(f"Got memory_fraction={memory_fraction}, but expected one in (0, 1]")
     setting = Setting(_calibration(calibration), engine, memory_fraction, load.longest)
     looked_at = list(candidates(shape, gpu, tp, weight_dtype, kv_dtype))
-    found = search(shape, looked_at, load, slo, setting, price, prices_required=gpu is not None)
+    prices = _by_name(price, looked_at)
+    found = search(shape, looked_at, load, slo, setting, prices, prices_required=gpu is not None)
     if not found.options:
         raise _infeasible(shape, load, slo, setting, seed, found)
     tried = _simulated(found.options, load, slo) if simulate else []
@@ -99,6 +100,19 @@ def plan(
     best = min(holding, key=lambda run: run.option.dollars_per_hour) if holding else None
     chosen = best.option if best is not None else found.options[0]
     return _finished(shape, load, slo, setting, seed, found, tried, best, chosen)
+
+
+def _by_name(
+    price: float | Mapping[str, float] | None, looked_at: Sequence[Candidate]
+) -> float | Mapping[str, float] | None:
+    """Prices under the names the candidates' GPUs have; an alias is as good.
+
+    Raises ValueError for names that no GPU has.
+    """
+    if not isinstance(price, Mapping):
+        return price
+    own = {candidate.gpu.name for candidate in looked_at} | {"*"}
+    return {name if name in own else load_gpu(name).name: each for name, each in price.items()}
 
 
 def _finished(

@@ -134,6 +134,10 @@ def test_a_given_price_needs_no_catalogue_and_has_no_range():
     )  # fmt: skip
     assert low == estimate == high == 2.0
     assert found.chosen.dollars_per_hour == 2.0 * found.chosen.n_gpus
+    by_alias = chat(gpu=("h100",), price={"h100": 3.0}, simulate=False)
+    assert by_alias.chosen.price.estimate == 3.0
+    with pytest.raises(ValueError, match="not in the catalogue"):
+        chat(price={"h1000": 3.0}, simulate=False)
 
 
 def test_the_whole_catalogue_is_searched_when_no_gpu_is_named():
