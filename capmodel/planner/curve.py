@@ -16,7 +16,7 @@ from capmodel.planner.replica import Replica
 
 Array = NDArray[np.float64]
 
-_POINTS = 20
+_POINTS = 16
 _Z95 = 1.6448536
 _Z99 = 2.3263479
 
@@ -74,13 +74,19 @@ def pool_batch(replica: Replica, mix: LengthMix, z: float = _Z99) -> float:
 
     Blocks of `n` sequences are about normal: `n * mean + z * sqrt(n) * sd = pool`.
     """
-    blocks = np.asarray(replica.cost.blocks(mix.held), dtype=float)
+    blocks = blocks_taken(replica, mix)
     return _settle(replica.pool_blocks / blocks.mean(), z * float(blocks.std() / blocks.mean()))
+
+
+def blocks_taken(replica: Replica, mix: LengthMix) -> Array:
+    """Blocks of decoding sequences at a random moment, as the scheduler sets them aside, (m,)."""
+    tokens = mix.final if replica.scheduler.reserves_whole else mix.held
+    return np.asarray(replica.cost.blocks(tokens), dtype=float)
 
 
 def overflow_risk(replica: Replica, mix: LengthMix, sequences: float) -> float:
     """Chance that `sequences` decoding ones need more blocks than there are."""
-    blocks = np.asarray(replica.cost.blocks(mix.held), dtype=float)
+    blocks = blocks_taken(replica, mix)
     spread = float(blocks.std()) * np.sqrt(sequences)
     gap = replica.pool_blocks - sequences * float(blocks.mean())
     if spread == 0:

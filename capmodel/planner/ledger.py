@@ -73,7 +73,7 @@ def assumptions(option: Option, demand: Demand, setting: Setting) -> list[Assump
             "cache layout",
             f"{replica.pool_blocks:,} blocks",
             "measured",
-            f"layout of {setting.engine or 'vllm'}, checked against start-up logs",
+            f"layout of {replica.scheduler.layout}, checked against start-up logs",
         ),
         Assumption(
             "limits of a step",

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 
-from capmodel.calibration import load_calibration
+from capmodel.calibration import Calibration, load_calibration
 from capmodel.gpus import Gpu, load_gpu
 from capmodel.planner.candidate import Candidate, GpuLike, candidates
 from capmodel.planner.clients import client_cap
@@ -285,6 +286,11 @@ def _missing(rejection: Rejection) -> tuple[bool, float]:
     return (rejection.stage != "memory", -candidate.gpu.memory_bytes * candidate.tp)
 
 
+@lru_cache(maxsize=256)
+def _nearest(engine: str | None, gpu: str) -> Calibration:
+    return choose_calibration(engine, gpu)
+
+
 class Shipped:
     """The shipped calibration that knows most of each engine and GPU."""
 
@@ -299,7 +305,7 @@ class Shipped:
         engine: str | None = None,
     ) -> StepTimeLike:
         """As `Calibration.step_time`."""
-        return choose_calibration(engine, gpu.name).step_time(
+        return _nearest(engine, gpu.name).step_time(
             model, gpu, tp=tp, weight_dtype=weight_dtype, kv_dtype=kv_dtype, engine=engine
         )
 

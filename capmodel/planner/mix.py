@@ -23,6 +23,7 @@ class LengthMix:
     hit_share: share of prompt tokens that an endless prefix cache would find.
     prompt, hits, steps: sample, shape (m,) [tokens]. held: tokens that a decoding sequence holds
     at a random moment, shape (m,): requests weigh by their steps, and stand anywhere in them.
+    final: what the same sequences hold at their end, shape (m,).
     """
 
     input_mean: float
@@ -33,6 +34,7 @@ class LengthMix:
     hits: Array
     steps: Array
     held: Array
+    final: Array
 
     @property
     def held_mean(self) -> float:
@@ -89,6 +91,7 @@ def length_mix(requests: Requests, prefix_cache: bool = False) -> LengthMix:
         hits=hits[take],
         steps=steps[take],
         held=prompt[chosen] + place * steps[chosen],
+        final=prompt[chosen] + output[chosen],
     )
 
 

@@ -6,10 +6,21 @@ from typing import Protocol
 
 from capmodel.gpus import Gpu
 from capmodel.kvcache import EngineSettings, RequestCost, request_cost
+from capmodel.kvcache.replay import ENGINES
 from capmodel.memory import MemoryBudget, StepLimits, default_limits, memory_budget
 from capmodel.planner.candidate import Candidate
 from capmodel.shapes import ModelShape
-from capmodel.simulation import FrontEnd, Server, StepTimeLike, front_end_of
+from capmodel.simulation import (
+    FrontEnd,
+    Server,
+    StepTimeLike,
+    front_end_of,
+    mixed,
+    on_demand,
+    prefill_first,
+    whole_request,
+)
+from capmodel.simulation.policies import Batching
 from capmodel.simulation.table import tabulated
 from capmodel.steptime import FamilyCost, StepTime
 from capmodel.traffic import step_traffic
@@ -20,7 +31,33 @@ MEMORY_FRACTION = 0.92
 PREFILL = 1.8
 # Coverage of the step time's interval.
 INTERVAL = 0.9
-_HYBRID_ENGINE = "vllm"
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """How an engine lays its cache out and schedules, by default.
+
+    reserves_whole: blocks for prompt and output are set aside at admission.
+    """
+
+    layout: str
+    batching: Batching = mixed
+    reserves_whole: bool = False
+
+
+# SGLang runs prompts in steps of their own; TensorRT-LLM's default capacity policy is
+# GUARANTEED_NO_EVICT. Others are taken to schedule like vLLM.
+SCHEDULERS = {
+    "vllm": Scheduler("vllm"),
+    "sglang": Scheduler("sglang", prefill_first),
+    "tensorrt-llm": Scheduler("tensorrt-llm", reserves_whole=True),
+}
+
+
+def scheduler_of(engine: str | None) -> Scheduler:
+    """The scheduler of `engine`, known by any of its names; vLLM's for None and for others."""
+    name = ENGINES.get((engine or "vllm").strip().lower(), "vllm")
+    return SCHEDULERS.get(name, SCHEDULERS["vllm"])
 
 
 class CalibrationLike(Protocol):
@@ -45,7 +82,7 @@ class Replica:
     pool_blocks: cache blocks; cost: those a request takes. low_factor, high_factor: ends of the
     step time's interval. attention_tokens: context at which attention costs a prompt token as
     much as its matrices. prompt_peak_share: of the dense peak that prompts reach, None unknown.
-    front_end: before the scheduler.
+    front_end: before the scheduler; scheduler: the engine's.
     """
 
     candidate: Candidate
@@ -60,6 +97,7 @@ class Replica:
     attention_tokens: float
     prompt_peak_share: float | None
     front_end: FrontEnd
+    scheduler: Scheduler
 
     def server(self, prefix_cache: bool, longest: int, step_scale: float = 1.0) -> Server:
         """The replica for the simulator. longest: of the requests [tokens]."""
@@ -74,6 +112,8 @@ class Replica:
             attention_tokens=self.attention_tokens,
             step_scale=step_scale,
             front_end=self.front_end,
+            batching=self.scheduler.batching,
+            reservation=whole_request if self.scheduler.reserves_whole else on_demand,
         )
 
 
@@ -128,6 +168,7 @@ def replica_of(shape: ModelShape, candidate: Candidate, setting: Setting) -> Rep
         attention_tokens=_attention_tokens(shape, candidate.weight_dtype, candidate.kv_dtype),
         prompt_peak_share=prompt_peak_share,
         front_end=front_end_of(setting.engine),
+        scheduler=scheduler_of(setting.engine),
     )
 
 
@@ -165,8 +206,8 @@ def _cached_cost(
 def _cost(
     shape: ModelShape, candidate: Candidate, engine: str | None, batched_tokens: int
 ) -> RequestCost:
-    paged = engine if engine in ("sglang", "tensorrt-llm", "trtllm") else _HYBRID_ENGINE
-    return _cached_cost(shape, paged, candidate.kv_dtype, candidate.tp, batched_tokens)
+    layout = scheduler_of(engine).layout
+    return _cached_cost(shape, layout, candidate.kv_dtype, candidate.tp, batched_tokens)
 
 
 def _step_time(shape: ModelShape, candidate: Candidate, setting: Setting) -> StepTimeLike:

@@ -105,7 +105,7 @@ def slo_reason(capacity: Capacity, slo: Slo) -> str:
     """`'TPOT p95 61.0 ms with hardly any load, promised 50.0 ms'`."""
     name = capacity.excess_by
     limit = slo.ttft_s if name == "ttft" else slo.tpot_s
-    value = capacity.lightest.ttft_p95_s if name == "ttft" else capacity.lightest.tpot_p95_s
+    value = (limit or 0.0) * capacity.excess
     return (
         f"{name.upper()} p{slo.percentile:g} {1e3 * value:.1f} ms with hardly any load, "
         f"promised {1e3 * (limit or 0):.1f} ms"

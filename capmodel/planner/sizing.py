@@ -1,7 +1,7 @@
 """How many replicas of a candidate a demand needs, and what users then feel."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class Capacity:
     rate: requests/s; clients: in a closed loop; batch: decoding sequences. limited_by: what
     stops more load: "ttft", "tpot", "cache", "max_num_seqs", "max_num_batched_tokens" or
     "throughput". excess: the worst ratio of a value to its promise with hardly any load (above
-    1: no load is light enough); excess_by: which promise; lightest: that operation.
+    1: no load is light enough); excess_by: which promise; lightest: that operation, where asked.
     """
 
     rate: float
@@ -50,7 +50,7 @@ class Capacity:
     limited_by: str
     excess: float
     excess_by: str
-    lightest: Operation
+    lightest: Operation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,8 @@ class Option:
     @property
     def fastest_s(self) -> float:
         """Mean time of a request on a replica with hardly any load [s]."""
-        return self.capacity.lightest.e2e_mean_s
+        lightest = self.capacity.lightest
+        return 0.0 if lightest is None else lightest.e2e_mean_s
 
     @property
     def dollars_per_hour(self) -> float:
@@ -91,10 +92,9 @@ def capacity_of(curve: LoadCurve, demand: Demand, slo: Slo) -> Capacity:
     clients = curve.batch + curve.rate * curve.ttft_s
     ratios = _ratios(curve, slo)
     worst = np.max([*ratios.values(), np.zeros_like(curve.batch)], axis=0)
-    lightest = operation(curve, demand, float(curve.batch[0]))
     first = max(ratios, key=lambda name: float(ratios[name][0]), default="")
     if worst[0] > 1:
-        return Capacity(0.0, 0.0, 0.0, first, float(worst[0]), first, lightest)
+        return Capacity(0.0, 0.0, 0.0, first, float(worst[0]), first)
     over = np.flatnonzero(worst > 1)
     if not len(over):
         return Capacity(
@@ -104,7 +104,6 @@ def capacity_of(curve: LoadCurve, demand: Demand, slo: Slo) -> Capacity:
             limited_by=curve.top_by,
             excess=float(worst[0]),
             excess_by=first,
-            lightest=lightest,
         )
     at = int(over[0])
     share = (1 - worst[at - 1]) / (worst[at] - worst[at - 1])
@@ -120,7 +119,6 @@ def capacity_of(curve: LoadCurve, demand: Demand, slo: Slo) -> Capacity:
         limited_by=limit,
         excess=float(worst[0]),
         excess_by=first,
-        lightest=lightest,
     )
 
 
@@ -174,6 +172,8 @@ def size(replica: Replica, price: Price, demand: Demand, slo: Slo) -> Option | C
     curve = load_curve(replica, demand.mix, demand.peakedness)
     curves = [curve.scaled(scale) for scale in scales]
     low, estimate, high = (capacity_of(curve, demand, slo) for curve in curves)
+    lightest = operation(curve, demand, float(curve.batch[0]))
+    estimate = replace(estimate, lightest=lightest)
     replicas = _replicas(estimate, demand)
     if replicas is None:
         return estimate

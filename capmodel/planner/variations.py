@@ -80,6 +80,8 @@ class Planned:
         outcome = size(replica, price or self.option.price, load, self.slo)
         if not isinstance(outcome, Option):
             reached = outcome.lightest
+            if reached is None:
+                return WhatIf(name, "no load is light enough", fits=fits)
             return WhatIf(
                 name,
                 f"{outcome.excess_by.upper()} is missed with hardly any load",

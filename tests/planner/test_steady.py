@@ -14,7 +14,7 @@ from capmodel.planner.mix import endless_hits, length_mix
 from capmodel.planner.replica import DoesNotFit, Setting, replica_of
 from capmodel.planner.sizing import capacity_of, fleet_operation
 from capmodel.shapes import load_shape
-from capmodel.simulation import simulate, summarise
+from capmodel.simulation import prefill_first, simulate, summarise
 from capmodel.workload import Fixed, Lognormal, Requests, SharedPrefix, Slo, Workload
 
 
@@ -71,6 +71,25 @@ def test_a_pool_holds_as_many_fixed_requests_as_one_can_divide():
     requests = Requests(np.arange(50.0), np.full(50, 1600), np.ones(50, dtype=int))
     mix = length_mix(requests)
     assert pool_batch(one, mix) == pytest.approx(one.pool_blocks / 100, rel=1e-6)
+
+
+def test_engines_schedule_in_their_own_way():
+    """TensorRT-LLM sets the whole request aside: for 1,000 + 1,000 tokens a third more."""
+    mix = length_mix(Workload.fixed(1000, 1000, rate=1.0).draw(100))
+    shape, card = load_shape("llama-3.1-8b"), Candidate(load_gpu("h100"), 1, "bf16", "bf16")
+    found = {
+        engine: replica_of(shape, card, Setting(NameplateCalibration(), engine, longest_request=1))
+        for engine in ("vllm", "sglang", "trtllm", "my-engine")
+    }
+    assert found["sglang"].server(False, 100).batching is prefill_first
+    assert found["trtllm"].scheduler.reserves_whole
+    assert found["my-engine"].scheduler == found["vllm"].scheduler
+    taken = {
+        name: one.pool_blocks * one.cost.tables[0].block_size / pool_batch(one, mix, 0.0)
+        for name, one in found.items()
+    }
+    assert taken["vllm"] == pytest.approx(1500, rel=0.02)
+    assert taken["trtllm"] == pytest.approx(2000, rel=0.03)
 
 
 def test_overflow_risk_is_one_percent_at_the_safe_batch_and_half_at_the_median():
