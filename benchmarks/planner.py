@@ -42,7 +42,7 @@ def accuracy(arguments: argparse.Namespace) -> None:
         rows = evaluate(arguments.runs, every=arguments.every, spread=arguments.spread, seed=seed)
         print(f"\nfolds drawn with seed {seed}")
         print(scores(rows).round(3).to_string(index=False))
-    print("\nmedian absolute error by engine and GPU (last draw)")
+    print("\nby engine and GPU (last draw of the folds)")
     print(by_group(rows).round(3).to_string())
     print("\nfront ends of all rows")
     for engine in sorted(rows["engine"].unique()):
