@@ -51,3 +51,7 @@ $(BIN)/uv:
 .venv/.test: pyproject.toml constraints.txt | $(BIN)/uv
 	$(INSTALL) --editable '.[test]'
 	touch $@ .venv/.core
+
+.PHONY: docs
+docs: .venv/.core ## docs/ and the reference into build/docs, links and code blocks checked
+	$(BIN)/python tools/docs.py
