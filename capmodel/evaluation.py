@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from capmodel.estimators import ESTIMATORS
-from capmodel.features import FEATURES, add_features
-from capmodel.quality import noise_floor_mape, split_aside
+from capmodel.features import FEATURES
+from capmodel.quality import noise_floor_mape, screen_runs, split_aside
 from capmodel.splits import SPLITS, Rows, split_named, split_runs, why_absent
 
 Array = npt.NDArray[np.float64]
@@ -196,11 +196,15 @@ def grade(
 
 def used_rows(runs: pd.DataFrame) -> pd.DataFrame:
     """The rows of a checked runs table that no check sets aside, with their features."""
-    featured = runs if set(FEATURES) <= set(runs.columns) else add_features(runs)
-    used, _ = split_aside(featured)
+    if set(FEATURES) <= set(runs.columns):
+        used, aside = split_aside(runs)
+    else:
+        screened = screen_runs(runs)
+        used, aside = screened.used, screened.aside
     if not len(used):
         raise ValueError(
-            "every row was set aside by a check; see runs_set_aside.csv for the reasons"
+            f"none of the {len(runs)} rows can be used; the first was set aside by "
+            f"{aside['rule'].iloc[0]}: {aside['reason'].iloc[0]}"
         )
     return used.reset_index(drop=True)
 

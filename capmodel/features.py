@@ -117,6 +117,12 @@ def shape_of_row(row: dict[str, Hashable]) -> ModelShape:
     }
     if "n_layers" not in given:
         return load_shape(str(row["model"]))
+    missing = [name for name in SHAPE_COLUMNS[:7] if name not in given]
+    if missing:
+        raise ValueError(
+            f"model {row['model']!r} has shape columns, but lacks {', '.join(missing)}; "
+            "give all of them or none"
+        )
     whole = {name: int(value) for name, value in given.items()}  # type: ignore[call-overload]
     return shape_from_columns(name=str(row["model"]), **whole)
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from capmodel.calibration import Calibration, load_calibration
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
 from capmodel.gpus import Gpu, load_gpu
+from capmodel.kvcache import check_tp
 from capmodel.roofline import FAMILIES
 from capmodel.shapes import ModelLike, ModelShape, load_shape
 from capmodel.steptime import StepTime
@@ -194,7 +195,8 @@ def _step_time(
     if isinstance(model, str) and isinstance(gpu, str) and calibration is None:
         own = os.environ.get("CAPMODEL_CATALOG", "")
         return _named_step_time(model, gpu, tp, weight_dtype, kv_dtype, engine, method, own)
-    card = load_gpu(gpu)
+    card, shape = load_gpu(gpu), load_shape(model)
+    check_tp(shape, tp)
     if calibration is None:
         chosen = choose_calibration(engine, card.name)
     elif isinstance(calibration, Calibration):
@@ -202,7 +204,7 @@ def _step_time(
     else:
         chosen = load_calibration(calibration)
     return chosen.step_time(
-        load_shape(model), card, tp=tp, weight_dtype=weight_dtype, kv_dtype=kv_dtype,
+        shape, card, tp=tp, weight_dtype=weight_dtype, kv_dtype=kv_dtype,
         engine=engine, method=method,
     )  # fmt: skip
 
@@ -212,9 +214,10 @@ def _named_step_time(
     model: str, gpu: str, tp: int, weight_dtype: str, kv_dtype: str, engine: str | None,
     method: str, own_catalogue: str,
 ) -> StepTime:  # fmt: skip
-    card = load_gpu(gpu)
+    card, shape = load_gpu(gpu), load_shape(model)
+    check_tp(shape, tp)
     return choose_calibration(engine, card.name).step_time(
-        load_shape(model), card, tp=tp, weight_dtype=weight_dtype, kv_dtype=kv_dtype,
+        shape, card, tp=tp, weight_dtype=weight_dtype, kv_dtype=kv_dtype,
         engine=engine, method=method,
     )  # fmt: skip
 

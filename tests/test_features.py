@@ -138,3 +138,8 @@ def test_traffic_is_the_same_for_one_step_and_for_rows() -> None:
                                      frame["context_len"].to_numpy(float))  # fmt: skip
     np.testing.assert_allclose(read, found["weight_read_bytes"] + found["kv_read_bytes"])
     np.testing.assert_allclose(flop, found["flop"])
+
+
+def test_half_a_shape_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"mine.*hidden_size"):
+        add_features(runs(model="mine", n_layers=32))

@@ -194,3 +194,11 @@ def test_intervals_never_shrink_with_novelty(calibration) -> None:
             [high - low for low, high in found[method, kind]] for kind in ("known", "model", "gpu")
         ]
         assert all(a <= b <= c for a, b, c in zip(*widths, strict=True))
+
+
+def test_a_tp_that_cannot_split_the_heads_is_refused_at_once() -> None:
+    for tp in (3, 10**15):
+        with pytest.raises(ValueError, match="tp="):
+            cm.predict("llama-3-70b", "h100", tp=tp if tp < 10**12 else 10**11, **ASK)
+    with pytest.raises(ValueError, match="use 4, 8, 16, 32"):
+        cm.max_concurrency("llama-3-8b", "h100", 1000, tp=10**15)

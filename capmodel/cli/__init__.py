@@ -64,4 +64,7 @@ def main(args: list[str] | None = None) -> None:
     except (ValueError, OSError) as error:
         click.echo(f"capmodel: {error}", err=True)
         sys.exit(2)
+    except (OverflowError, RecursionError) as error:
+        click.echo(f"capmodel: a number or a nesting is too large to read: {error}", err=True)
+        sys.exit(2)
     sys.exit(status if isinstance(status, int) else 0)

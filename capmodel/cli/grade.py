@@ -44,19 +44,16 @@ def command(
     from capmodel.cli.tables import print_aside, print_card, print_used
     from capmodel.datasets.default import default_runs_path
     from capmodel.evaluation import cross_validate, grade_predictions, grade_test, used_rows
-    from capmodel.features import add_features
     from capmodel.ingest import read_runs
-    from capmodel.quality import split_aside
+    from capmodel.quality import screen_runs
 
     if hidden is not None and calibration is not None:
         raise ValueError("give --test or --calibration, not both")
     table = read_runs(list(runs) or [default_runs_path()])
     test = read_runs(hidden) if hidden is not None else None
     graded = test if test is not None else table
-    used, aside = split_aside(add_features(graded))
-    if not len(used):
-        raise ValueError("every row was set aside by a check: " + str(aside["reason"].iloc[0]))
-    used = used.reset_index(drop=True)
+    aside = screen_runs(graded).aside
+    used = used_rows(graded)
     names = list(estimators) or None
     if calibration is not None:
         own = load_calibration(calibration)

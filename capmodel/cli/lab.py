@@ -53,9 +53,9 @@ def compress(seed: int, as_json: bool, figure: Path | None) -> None:
 
     model = load_language_model()
     outcomes = _measured(treatments(), seed)
-    entries = held_entries(model)
+    entries = held_entries(model, 12)
     codings = [code_cache(entries, dtype) for dtype in DTYPES]
-    predicted = [code_given_twin(model, twin) for twin in ("e4m3", "int8", "int4")]
+    predicted = [code_given_twin(model, twin, 12) for twin in ("e4m3", "int8", "int4")]
     if as_json:
         options.print_json(
             {
@@ -185,7 +185,7 @@ def _draw(outcomes: "Sequence[Outcome]", codings: "Sequence[Coding]", path: Path
         left, right = drawing.subplots(1, 2)
         draw_perplexity(left, outcomes, codings)
         draw_retrieval(right, outcomes)
-        right.legend(loc="lower right")
+        right.legend(loc="upper left", bbox_to_anchor=(0.0, 0.97))
         drawing.savefig(path)
     click.echo(f"Figure in {path}", err=True)
 

@@ -33,7 +33,7 @@ def print_outcomes(outcomes: Sequence[Outcome], title: str) -> None:
     """One treatment a row."""
     console = Console(highlight=False)
     table = _table(
-        title, "Cache", "Kept\n[%]", "Perplexity", "Change [%],\n90 % interval", "Answers\n[%]"
+        title, "Cache", "Kept\n[%]", "Per-\nplexity", "Change [%],\n90 % interval", "Answers\n[%]"
     )
     family = ""
     for o in outcomes:
@@ -50,8 +50,8 @@ def print_outcomes(outcomes: Sequence[Outcome], title: str) -> None:
     console.print(table)
     console.print(
         "Kept: bytes after 256 tokens over those of a full 16-bit cache, scales counted. "
-        "Perplexity: per token of held-out text. Answers: to questions whose facts stand about "
-        "190 tokens back.",
+        "Pre- and post-RoPE: how keys are stored. Perplexity: per token of held-out text. "
+        "Answers: to questions whose facts stand about 190 tokens back.",
         style="dim",
     )
 
@@ -88,14 +88,12 @@ def print_codings(codings: Sequence[Coding], predicted: Sequence[PredictedCoding
 def print_breaking(rows: Sequence[Breaking]) -> None:
     """Where each policy breaks."""
     console = Console(highlight=False)
-    table = _table(
-        "Where it breaks: the largest budget that no longer holds", "Policy", "Text", "Answers"
-    )
+    table = _table("Where it breaks", "Policy", "Text", "Answers")
     for row in rows:
         table.add_row(row.policy, _budget(row.text_budget), _budget(row.retrieval_budget))
     console.print(table)
     console.print(
-        f"Text: perplexity surely more than {format_percent(TEXT_LIMIT, 0)} up. Answers: fewer "
+        f"The largest budget measured at which it no longer holds. Text: perplexity surely more than {format_percent(TEXT_LIMIT, 0)} up. Answers: fewer "
         f"than {format_percent(RETRIEVAL_LIMIT, 0)} of the full cache's.",
         style="dim",
     )
@@ -158,7 +156,9 @@ def print_card(card: ModelCard) -> None:
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    table = Table(
+        title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False
+    )
     for index, column in enumerate(columns):
         right = index > 0 and len(columns) > 2
         table.add_column(column, justify="right" if right else "left")

@@ -58,9 +58,10 @@ def _kv_heads(shape: ModelShape) -> set[int]:
 def _near(shape: ModelShape, tp: int) -> str:
     """The working degrees up to twice the one asked for."""
     split = {heads for _, heads in _split_heads(shape)}
+    most = min(2 * tp, max(split | _kv_heads(shape), default=1))
     works = [
         degree
-        for degree in range(1, 2 * tp + 1)
+        for degree in range(1, most + 1)
         if not any(heads % degree for heads in split)
         and not any(heads % degree and degree % heads for heads in _kv_heads(shape))
     ]
