@@ -14,8 +14,8 @@
 # %% [markdown]
 # # From measured runs to a capacity plan
 #
-# What `capmodel run` does, step by step: read the runs, set aside what cannot be true, turn each
-# row into bytes and FLOP, fit the physics and what it leaves, grade both on rows they did not see,
+# What `capmodel run` does, step by step: read the runs, turn each row into bytes and FLOP, set
+# aside what cannot be true, fit the physics and what it leaves, grade both on rows they did not see,
 # and say what one deployment can do.
 
 # %% tags=["parameters"]
@@ -40,7 +40,7 @@ from capmodel.mainjob import choose_deployment, used_by
 from capmodel.plots import calibration as figures
 from capmodel.plots.steps import StepCurve, draw_step_time, draw_terms, draw_tokens_per_s
 from capmodel.plots.style import figure, to_svg
-from capmodel.quality import split_aside
+from capmodel.quality import screen_runs
 
 pd.set_option("display.max_colwidth", 120)
 
@@ -57,32 +57,31 @@ print(f"{len(runs):,} rows")
 runs[["engine", "model", "gpu", "tp", "batch_size", "context_len", "step_time_s"]].head()
 
 # %% [markdown]
-# ## Bytes and FLOP
-#
-# A decode step reads every weight once and the whole cache once. Both follow from the model's
-# shape and the row's batch and context; the measured time takes no part in it.
-
-# %%
-featured = cm.add_features(runs)
-shown = ["weight_read_bytes", "kv_read_bytes", "flop", "floor_s"]
-pd.DataFrame({"meaning": {name: FEATURES[name] for name in shown}}).join(
-    featured[shown].describe().T[["min", "50%", "max"]]
-)
-
-# %% [markdown]
 # ## Set aside what cannot be true
 #
 # A step faster than its bytes at the datasheet's bandwidth is not fast, it is wrong. Every check
 # has a name, and no row is dropped in silence.
 
 # %%
-used, aside = split_aside(featured)
-used = used.reset_index(drop=True)
+screened = screen_runs(runs)
+used, aside = screened.used.reset_index(drop=True), screened.aside
 print(f"{len(used):,} rows used, {len(aside):,} set aside")
 aside.groupby("rule")["reason"].agg(rows="size", for_example="first") if len(aside) else "none"
 
 # %%
 pd.DataFrame(used_by(used))
+
+# %% [markdown]
+# ## Bytes and FLOP
+#
+# A decode step reads every weight once and the whole cache once. Both follow from the model's
+# shape and the row's batch and context; the measured time takes no part in it.
+
+# %%
+shown = ["weight_read_bytes", "kv_read_bytes", "flop", "floor_s"]
+pd.DataFrame({"meaning": {name: FEATURES[name] for name in shown}}).join(
+    used[shown].describe().T[["min", "50%", "max"]]
+)
 
 # %% [markdown]
 # ## The grade card
