@@ -73,9 +73,10 @@ table[["bytes_share", "perplexity", "change", "change_low", "change_high", "retr
 # ## Fewer tokens
 #
 # Four rules for who is forgotten. Text needs mostly the near past, so perplexity hardly notices a
-# short window; questions need one particular token far back, and no rule that looks at age or at
-# attention so far can know which one. **A method that is graded by perplexity alone looks harmless
-# long after it has lost the facts.**
+# window of half the context; questions need one particular token far back, and a rule that goes by
+# age has thrown it away. Heavy hitters keep what was attended to, which here includes the facts,
+# down to about half of the cache, and then lose them too. **A method that is graded by perplexity
+# alone looks harmless long after it has lost the facts.**
 
 # %%
 forgotten = list(
@@ -97,7 +98,7 @@ with figure(7.2, 3.4) as fig:
     left, right = fig.subplots(1, 2)
     draw_perplexity(left, [*outcomes, *forgotten[1:]], codings)
     draw_retrieval(right, [*outcomes, *forgotten[1:]])
-    right.legend(loc="lower right")
+    right.legend(loc="upper left", bbox_to_anchor=(0.0, 0.97))
     display(SVG(to_svg(fig)))
 
 # %% [markdown]

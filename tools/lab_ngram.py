@@ -9,7 +9,10 @@ Context = tuple[int, ...]
 
 
 def best_ngram(
-    text: np.ndarray, held_out: np.ndarray, vocab: int, orders: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
+    text: np.ndarray,
+    held_out: np.ndarray,
+    vocab: int,
+    orders: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8),
 ) -> tuple[int, float]:
     """Order and loss [nat/token] of the best n-gram on `held_out`; prints every order.
 
@@ -18,7 +21,7 @@ def best_ngram(
     model = KneserNey(text.tolist(), max(orders), vocab)
     best = (0, math.inf)
     for order in orders:
-        nats = model.loss(held_out.tolist(), order)
+        nats = float(model.losses(held_out.tolist(), order).mean())
         print(f"{order}-gram: {nats:.4f} nat/token, perplexity {math.exp(nats):.1f}")
         best = min(best, (order, nats), key=lambda pair: pair[1])
     return best
@@ -41,12 +44,12 @@ class KneserNey:
             self.raw.append(counts)
             self.continuation.append(preceded)
 
-    def loss(self, tokens: list[int], order: int) -> float:
-        """Mean negative log probability [nat/token] of `tokens` under the order-`order` model."""
+    def losses(self, tokens: list[int], order: int) -> np.ndarray:
+        """Negative log probability [nat] of each of `tokens` under the order-`order` model."""
         tables = [*self.continuation[: order - 1], self.raw[order - 1]]
         discounts = [_discount(table) for table in tables]
         sums = [{c: (sum(f.values()), len(f)) for c, f in table.items()} for table in tables]
-        total = 0.0
+        found = np.empty(len(tokens))
         for i, token in enumerate(tokens):
             p = 1.0 / self.vocab
             for n in range(1, min(order, i + 1) + 1):
@@ -57,8 +60,8 @@ class KneserNey:
                 d = discounts[n - 1]
                 count = tables[n - 1][context].get(token, 0)
                 p = (max(count - d, 0.0) + d * kinds * p) / mass
-            total -= math.log(p)
-        return total / len(tokens)
+            found[i] = -math.log(p)
+        return found
 
 
 def _discount(table: dict[Context, dict[int, int]]) -> float:

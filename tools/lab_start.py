@@ -20,7 +20,7 @@ def look_back(
     distances: tuple[int, ...],
     constant: float = 3.0,
     bands: int = 6,
-    strength: float = 14.0,
+    strength: float = 7.0,
 ) -> None:
     """Head i of the layer `first` starts out attending `distances[i]` tokens back.
 
@@ -47,8 +47,8 @@ def look_up(
     first: nn.Module,
     second: nn.Module,
     head_dim: int,
-    copy: float = 4.0,
-    gain: float = 2.5,
+    copy: float = 2.0,
+    gain: float = 3.0,
     slow: int = 8,
 ) -> None:
     """Head 0 of `second` starts out passing on the token after an earlier copy of the current one.

@@ -93,8 +93,9 @@ def print_breaking(rows: Sequence[Breaking]) -> None:
         table.add_row(row.policy, _budget(row.text_budget), _budget(row.retrieval_budget))
     console.print(table)
     console.print(
-        f"The largest budget measured at which it no longer holds. Text: perplexity surely more than {format_percent(TEXT_LIMIT, 0)} up. Answers: fewer "
-        f"than {format_percent(RETRIEVAL_LIMIT, 0)} of the full cache's.",
+        "The largest budget measured at which it no longer holds. Text: perplexity surely more "
+        f"than {format_percent(TEXT_LIMIT, 0)} up. Answers: fewer than "
+        f"{format_percent(RETRIEVAL_LIMIT, 0)} of the full cache's.",
         style="dim",
     )
 

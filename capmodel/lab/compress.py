@@ -14,6 +14,7 @@ from capmodel.lab.evict import POLICIES, evicting_cache, policy_named
 from capmodel.lab.formats import FORMATS
 from capmodel.lab.language_model import LanguageModel, token_losses
 from capmodel.lab.quantise import GRANULARITIES, GROUP, Scheme, quantised_cache
+from capmodel.lab.threads import one_thread
 
 BUDGETS = (128, 64, 32, 16)
 TEXT_ROWS, QUESTION_ROWS = 20, 12
@@ -113,13 +114,15 @@ def measure(
     """Outcomes of `chosen`, one by one, against a full float32 cache measured first."""
     exam = Exam.of(model, text_rows, question_rows, seed)
     reference = model.new_cache()
-    full_losses, full_right = _sit(model, exam, reference, GROUP)
+    with one_thread():
+        full_losses, full_right = _sit(model, exam, reference, GROUP)
     for treatment in chosen:
         if treatment.name == FULL:
             losses, right, cache = full_losses, full_right, reference
         else:
             cache = treatment.make(model)
-            losses, right = _sit(model, exam, cache, treatment.feed)
+            with one_thread():
+                losses, right = _sit(model, exam, cache, treatment.feed)
         change, low, high = _change(losses - full_losses, seed)
         yield Outcome(
             treatment.family,
@@ -170,8 +173,8 @@ def _half_cache(model: LanguageModel) -> KVCache:
 
 
 def _quantised(scheme: Scheme) -> Treatment:
-    where = "before" if scheme.keys_before_rope else "after"
-    name = f"{scheme.format} per {scheme.granularity}, K {where} RoPE"
+    where = "pre" if scheme.keys_before_rope else "post"
+    name = f"{scheme.format} per {scheme.granularity}, {where}-RoPE"
 
     def make(model: LanguageModel) -> KVCache:
         return quantised_cache(model.decoder.config, scheme)

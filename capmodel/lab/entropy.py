@@ -16,6 +16,7 @@ from capmodel.lab.cache import FullStore, KVCache
 from capmodel.lab.formats import FORMATS
 from capmodel.lab.language_model import LanguageModel
 from capmodel.lab.quantise import encode
+from capmodel.lab.threads import one_thread
 
 DTYPES = ("fp32", "bf16", "fp16", "e4m3", "e5m2", "int8", "int4")
 ZSTD_LEVEL = 3
@@ -117,5 +118,6 @@ def held_entries(model: LanguageModel, rows: int = 24) -> Array:
     [rows, layers * 2 * kv_heads, context, head_dim]
     """
     stores = [FullStore() for _ in model.decoder.config.layers]
-    model.decoder.forward(model.windows(rows)[:, :-1], KVCache(stores), last_only=True)
+    with one_thread():
+        model.decoder.forward(model.windows(rows)[:, :-1], KVCache(stores), last_only=True)
     return np.concatenate([array for store in stores for array in store.arrays], axis=1)

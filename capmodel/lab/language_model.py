@@ -12,6 +12,7 @@ from capmodel.lab.arithmetic import Array
 from capmodel.lab.cache import KVCache
 from capmodel.lab.decoder import ToyDecoder
 from capmodel.lab.retrieval import RetrievalSet, make_retrieval
+from capmodel.lab.threads import one_thread
 from capmodel.lab.tokenizer import Tokenizer
 from capmodel.lab.weights import ModelFile, read_model
 
@@ -49,7 +50,9 @@ class LanguageModel:
                 f"Got {ids.shape[1]} prompt tokens and n_new={n_new}, but expected at most "
                 f"{self.context} together, the length the model was trained on"
             )
-        new = self.decoder.generate(ids, n_new, cache if cache is not None else self.new_cache())
+        cache = cache if cache is not None else self.new_cache()
+        with one_thread():
+            new = self.decoder.generate(ids, n_new, cache)
         return self.tokenizer.decode(new[0].tolist())
 
     def new_cache(self) -> KVCache:
@@ -68,9 +71,9 @@ class LanguageModel:
         return np.asarray(self.held_out[starts[:, None] + np.arange(self.context + 1)])
 
     def questions(self, rows: int, seed: int = 0) -> RetrievalSet:
-        """`rows` retrieval sequences [rows, context + 1]: 16 facts, held-out text, 8 questions."""
+        """Retrieval sequences [rows, context + 1]: 16 facts, held-out text, 8 of them asked for."""
         return make_retrieval(
-            self.tokenizer, self.held_out, rows, self.context + 1, 16, 8, 16, seed
+            self.tokenizer, self.held_out, rows, self.context + 1, 16, 8, 16, seed, repeat=False
         )
 
     def perplexity(self, stride: int = 128) -> float:
@@ -85,7 +88,9 @@ class LanguageModel:
         total, count = 0.0, 0
         for start in range(0, len(self.held_out) - 1, step):
             ids = self.held_out[start : start + self.context + 1]
-            losses = token_losses(self.decoder.forward(ids[None, :-1]), ids[None, 1:])[0]
+            with one_thread():
+                logits = self.decoder.forward(ids[None, :-1])
+            losses = token_losses(logits, ids[None, 1:])[0]
             losses = losses if start == 0 else losses[stride:]
             total, count = total + float(losses.sum()), count + len(losses)
             if start + self.context + 1 >= len(self.held_out):
@@ -145,11 +150,13 @@ def model_card(model: LanguageModel, rows: int = 32) -> ModelCard:
     """Measure `model` on all its held-out text and on `rows` retrieval sequences."""
     perplexity = model.perplexity()
     asked = model.questions(rows)
-    guesses = model.decoder.forward(asked.tokens[:, :-1]).argmax(-1)
+    with one_thread():
+        guesses = model.decoder.forward(asked.tokens[:, :-1]).argmax(-1)
     right = (guesses == asked.tokens[:, 1:])[asked.answers[:, :-1]]
     prompt, n_new = model.held_out[:8], model.context - 8
     start = time.perf_counter()
-    model.decoder.generate(prompt[None], n_new, model.new_cache())
+    with one_thread():
+        model.decoder.generate(prompt[None], n_new, model.new_cache())
     speed = n_new / (time.perf_counter() - start)
     ngram = model.training["ngram_perplexity"]
     return ModelCard(

@@ -15,6 +15,7 @@ from capmodel.lab.decoder import ToyDecoder
 from capmodel.lab.paging import BlockPool, PagedCache, PrefixIndex, serve
 from capmodel.lab.proof_latent import absorption_gaps, order_gaps
 from capmodel.lab.steps import decode_steps
+from capmodel.lab.threads import one_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ def prove(seed: int = 0) -> list[Check]:
         _paging,
         _prefixes,
     )
-    return [check for part in parts for check in part(seed)]
+    with one_thread():
+        return [check for part in parts for check in part(seed)]
 
 
 def cached_gap(decoder: ToyDecoder, tokens: Array, prompt: int, cache: KVCache) -> float:

@@ -35,10 +35,13 @@ def make_retrieval(
     n_questions: int,
     before: int,
     seed: int,
+    repeat: bool = True,
 ) -> RetrievalSet:
     """`rows` sequences of `length` tokens with `n_facts` pairs and `n_questions` questions.
 
     before: tokens of text ahead of the facts; the rest of the room is text after them.
+    repeat: a fact may be asked for again, and its earlier answer copied; False needs as many facts
+    as questions.
     text: ids to cut the text from. Raises ValueError when the parts do not fit.
     """
     between = length - before - 2 * n_facts - 2 * n_questions - 2
@@ -50,13 +53,20 @@ def make_retrieval(
             f"before={before}, n_facts={n_facts}, n_questions={n_questions}, each at least "
             "1 (before: 0)"
         )
+    if not repeat and n_questions > n_facts:
+        raise ValueError(
+            f"Got n_questions={n_questions} without repeats, but expected at most n_facts={n_facts}"
+        )
     if len(text) < length:
         raise ValueError(f"Got {len(text)} tokens of text, but expected at least length={length}")
     rng = np.random.default_rng(seed)
     ranks = np.argsort(rng.random((rows, N_SYMBOLS)), axis=1)[:, :n_facts]
     keys = ranks + tokenizer.key(0)
     values = rng.integers(0, N_SYMBOLS, (rows, n_facts)) + tokenizer.value(0)
-    asked = rng.integers(0, n_facts, (rows, n_questions))
+    if repeat:
+        asked = rng.integers(0, n_facts, (rows, n_questions))
+    else:
+        asked = np.argsort(rng.random((rows, n_facts)), axis=1)[:, :n_questions]
     facts = np.stack([keys, values], axis=2).reshape(rows, -1)
     questions = np.stack(
         [np.take_along_axis(keys, asked, 1), np.take_along_axis(values, asked, 1)], axis=2

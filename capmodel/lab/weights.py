@@ -16,7 +16,7 @@ from capmodel.lab.tokenizer import Tokenizer
 from capmodel.shapes.attention import SoftmaxAttention
 
 FILE = "lab_model.npz"
-SHA256 = "8b8ec191d6dcb559037b38283622bf997ca11225655a8c576687c7d8509b4149"
+SHA256 = "ffab472f58404356a104514ba50b48bc210025c17e431199febb288f419d8c0f"
 
 
 @dataclass(frozen=True, slots=True)

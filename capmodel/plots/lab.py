@@ -37,14 +37,19 @@ def draw_perplexity(
             axes.annotate(
                 f"{coding.dtype}, zstd",
                 (share, 0),
-                xytext=(0, 7 if coding.dtype == "bf16" else -11),
+                xytext=(0, 7),
                 textcoords="offset points",
+                rotation=90,
                 ha="center",
+                va="bottom",
                 fontsize=6.5,
             )
     axes.axhline(0, color=MUTED, linewidth=0.6)
     axes.set_yscale("symlog", linthresh=0.1, linscale=0.5)
-    axes.set_yticks([-0.1, 0, 0.1, 1, 10, 100])
+    low = min((100 * o.change_low for o in outcomes), default=0.0)
+    high = max((100 * o.change_high for o in outcomes), default=1.0)
+    axes.set_ylim(min(low, -0.3), 1.3 * max(high, 1.0))
+    axes.set_yticks([tick for tick in (-0.1, 0, 0.1, 1, 10, 100) if tick < 1.3 * max(high, 1.0)])
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.set_ylabel("Perplexity change on held-out text [%]")
@@ -78,6 +83,7 @@ def _draw(axes: Axes, outcomes: Sequence[Outcome], y: Callable[[Outcome], float]
             zorder=3,
         )
     axes.set_xscale("log")
+    axes.set_xlim(0.055, 1.15)
     axes.set_xticks(_SHARES, [f"{100 * share:g}" for share in _SHARES])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("Bytes kept [% of a 16-bit cache]")

@@ -16,8 +16,8 @@ from capmodel.plots.style import figure
 CHOSEN = (
     "float32",
     "float16",
-    "int8 per head, K after RoPE",
-    "int4 per token, K after RoPE",
+    "int8 per head, post-RoPE",
+    "int4 per token, post-RoPE",
     "sliding window, 128 tokens",
     "sliding window, 16 tokens",
     "heavy hitters, 128 tokens",
@@ -44,8 +44,8 @@ def test_shares_by_hand(outcomes: dict[str, Outcome]) -> None:
     assert shares == {
         "float32": 2.0,
         "float16": 1.0,
-        "int8 per head, K after RoPE": 36 / 64,
-        "int4 per token, K after RoPE": (32 + 8) / 128,
+        "int8 per head, post-RoPE": 36 / 64,
+        "int4 per token, post-RoPE": (32 + 8) / 128,
         "sliding window, 128 tokens": 0.5,
         "sliding window, 16 tokens": 0.0625,
         "heavy hitters, 128 tokens": 0.5,
@@ -55,8 +55,8 @@ def test_shares_by_hand(outcomes: dict[str, Outcome]) -> None:
 def test_sixteen_and_eight_bits_cost_next_to_nothing(outcomes: dict[str, Outcome]) -> None:
     assert outcomes["float32"].change == 0.0
     assert abs(outcomes["float16"].change) < 1e-3
-    assert abs(outcomes["int8 per head, K after RoPE"].change) < 5e-3
-    assert outcomes["int8 per head, K after RoPE"].retrieval >= outcomes["float32"].retrieval - 0.05
+    assert abs(outcomes["int8 per head, post-RoPE"].change) < 5e-3
+    assert outcomes["int8 per head, post-RoPE"].retrieval >= outcomes["float32"].retrieval - 0.05
 
 
 def test_text_forgives_what_questions_do_not(outcomes: dict[str, Outcome]) -> None:

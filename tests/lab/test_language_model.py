@@ -23,10 +23,12 @@ def test_it_beats_the_best_ngram_and_answers_questions(model: LanguageModel) -> 
     card = model_card(model)
     # Trained and recorded by tools/train_lab_model.py, which picks the n-gram order on the
     # held-out text itself, in the n-gram's favour.
-    assert card.perplexity == pytest.approx(model.training["perplexity"], rel=0.05)
-    assert card.perplexity < 0.95 * card.ngram_perplexity
+    assert card.perplexity == pytest.approx(21.62, abs=0.05)  # data/lab_model.md
+    assert card.ngram_perplexity == pytest.approx(25.85, abs=0.01)
+    # More context helps a little: the same windows without overlap gave 22.14 in PyTorch.
+    assert 0.95 < card.perplexity / model.training["perplexity_without_overlap"] < 1
     assert card.bits_per_character == pytest.approx(
-        math.log2(card.perplexity) * card.held_out_tokens / 86_304, rel=1e-3
+        math.log2(card.perplexity) * card.held_out_tokens / 86_312, rel=1e-3
     )
     assert card.retrieval >= 0.9
     assert card.n_parameters < 2_000_000
@@ -44,8 +46,8 @@ def test_perplexity_is_the_exponential_of_the_mean_loss(model: LanguageModel) ->
     logits = np.log(np.array([[[0.5, 0.25, 0.25], [0.75, 0.125, 0.125]]]))
     losses = token_losses(logits, np.array([[0, 2]]))
     assert np.exp(losses.mean()) == pytest.approx(4.0)
-    # More context can only be had by smaller steps; it helps.
-    assert model.perplexity(192) < model.perplexity(1)
+    # More context is bought with smaller steps; it helps.
+    assert model.perplexity(128) < model.perplexity(1)
 
 
 def test_text_goes_on_the_same_with_and_without_the_cache(model: LanguageModel) -> None:

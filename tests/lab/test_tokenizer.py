@@ -60,6 +60,13 @@ def test_every_answer_is_the_value_its_key_was_given(
     assert (made.tokens[:, 1:][made.text[:, :-1]] < 9).all()
 
 
+def test_without_repeats_every_fact_is_asked_for_once() -> None:
+    text = np.arange(2, 9).repeat(30)
+    made = make_retrieval(TOKENIZER, text, 4, 60, 6, 6, 0, 3, repeat=False)
+    asked = made.tokens[:, -12::2]
+    assert all(len(set(row)) == 6 for row in asked.tolist())
+
+
 def test_copies_repeat_and_mark_what_can_be_known() -> None:
     made = make_copies(TOKENIZER, np.arange(2, 9), 2, 21, seed=1)
     assert (made.tokens[:, 1:10] == made.tokens[:, 11:20]).all()
@@ -72,5 +79,7 @@ def test_parts_that_do_not_fit_are_refused() -> None:
         make_retrieval(TOKENIZER, text, 1, 20, 10, 5, 0, 0)
     with pytest.raises(ValueError, match=f"Got n_facts=33, but expected 1 to {N_SYMBOLS}"):
         make_retrieval(TOKENIZER, text, 1, 200, 33, 5, 0, 0)
+    with pytest.raises(ValueError, match="Got n_questions=5 without repeats"):
+        make_retrieval(TOKENIZER, text, 1, 60, 3, 5, 0, 0, repeat=False)
     with pytest.raises(ValueError, match="Got 7 tokens of text"):
         make_retrieval(TOKENIZER, np.arange(7), 1, 40, 3, 3, 0, 0)
