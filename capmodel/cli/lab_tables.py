@@ -1,23 +1,27 @@
 """Tables of `capmodel lab`, for a terminal of 80 columns."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from capmodel.lab.breaking import RETRIEVAL_LIMIT, TEXT_LIMIT, Breaking
-from capmodel.lab.compress import Outcome
-from capmodel.lab.entropy import Coding
-from capmodel.lab.language_model import ModelCard
-from capmodel.lab.paging_story import PagedRequest
-from capmodel.lab.predicted import PredictedCoding
-from capmodel.lab.proof import Check
+from capmodel.lab.breaking import RETRIEVAL_LIMIT, TEXT_LIMIT
 from capmodel.units import format_bytes, format_percent
 
+if TYPE_CHECKING:
+    from capmodel.lab.breaking import Breaking
+    from capmodel.lab.compress import Outcome
+    from capmodel.lab.entropy import Coding
+    from capmodel.lab.language_model import ModelCard
+    from capmodel.lab.paging_story import PagedRequest
+    from capmodel.lab.predicted import PredictedCoding
+    from capmodel.lab.proof import Check
 
-def print_checks(checks: Sequence[Check]) -> None:
+
+def print_checks(checks: "Sequence[Check]") -> None:
     """One claim a row, what was measured below it."""
     console = Console(highlight=False)
     table = _table("What caching is, checked on arrays", "", "Claim, and what was measured")
@@ -29,7 +33,7 @@ def print_checks(checks: Sequence[Check]) -> None:
     console.print(f"{held} of {len(checks)} hold")
 
 
-def print_outcomes(outcomes: Sequence[Outcome], title: str) -> None:
+def print_outcomes(outcomes: "Sequence[Outcome]", title: str) -> None:
     """One treatment a row."""
     console = Console(highlight=False)
     table = _table(
@@ -56,7 +60,7 @@ def print_outcomes(outcomes: Sequence[Outcome], title: str) -> None:
     )
 
 
-def print_codings(codings: Sequence[Coding], predicted: Sequence[PredictedCoding]) -> None:
+def print_codings(codings: "Sequence[Coding]", predicted: "Sequence[PredictedCoding]") -> None:
     """Lossless ratios, one dtype a row, and those against a twin's guess below."""
     console = Console(highlight=False)
     table = _table(
@@ -85,7 +89,7 @@ def print_codings(codings: Sequence[Coding], predicted: Sequence[PredictedCoding
     )
 
 
-def print_breaking(rows: Sequence[Breaking]) -> None:
+def print_breaking(rows: "Sequence[Breaking]") -> None:
     """Where each policy breaks."""
     console = Console(highlight=False)
     table = _table("Where it breaks", "Policy", "Text", "Answers")
@@ -100,7 +104,7 @@ def print_breaking(rows: Sequence[Breaking]) -> None:
     )
 
 
-def print_requests(requests: Sequence[PagedRequest], block_size: int, n_free: int) -> None:
+def print_requests(requests: "Sequence[PagedRequest]", block_size: int, n_free: int) -> None:
     """Requests in a pool of blocks."""
     console = Console(highlight=False)
     table = _table(
@@ -135,7 +139,7 @@ def print_requests(requests: Sequence[PagedRequest], block_size: int, n_free: in
     )
 
 
-def print_card(card: ModelCard) -> None:
+def print_card(card: "ModelCard") -> None:
     """The model's figures, measured and recorded."""
     ngram = f"{card.ngram_order}-gram"
     lines = (

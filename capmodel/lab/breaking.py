@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from capmodel.lab.compress import Outcome
+if TYPE_CHECKING:
+    from capmodel.lab.compress import Outcome
 
 TEXT_LIMIT = 0.02  # a perplexity rise of 2 % that the interval leaves no doubt of
 RETRIEVAL_LIMIT = 0.9  # of what the full cache answers
@@ -18,7 +20,7 @@ class Breaking:
     retrieval_budget: int | None
 
 
-def breaking_points(outcomes: Sequence[Outcome], full_retrieval: float) -> list[Breaking]:
+def breaking_points(outcomes: "Sequence[Outcome]", full_retrieval: float) -> list[Breaking]:
     """One row per policy of the evicted `outcomes`, in their order."""
     evicted = [o for o in outcomes if o.policy is not None]
     rows = []

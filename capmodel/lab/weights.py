@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from capmodel.datasets.bundled import bundled_path
 from capmodel.lab.config import ToyConfig
 from capmodel.lab.parameters import LayerWeights, Parameters, SoftmaxWeights
 from capmodel.lab.tokenizer import Tokenizer
@@ -40,6 +39,8 @@ def read_model(path: Path | None = None, sha256: str = SHA256) -> ModelFile:
 
     Raises ValueError when the file is missing or its content differs from what was published.
     """
+    from capmodel.datasets.bundled import bundled_path
+
     try:
         found = bundled_path(FILE) if path is None else Path(path)
         content = found.read_bytes()

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from capmodel.cli import main
+from capmodel.datasets import bundled
 from capmodel.datasets.bundled import bundled_path
 from capmodel.lab import weights
 from capmodel.lab.language_model import load_language_model
@@ -34,7 +35,7 @@ def test_the_command_line_says_it_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     load_language_model.cache_clear()
-    monkeypatch.setattr(weights, "bundled_path", lambda name: tmp_path / name)
+    monkeypatch.setattr(bundled, "bundled_path", lambda name: tmp_path / name)
     with pytest.raises(SystemExit) as stop:
         main(["lab", "model"])
     load_language_model.cache_clear()
