@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
 from capmodel.plots.style import BAND_ALPHA, INK, MUTED, PALETTE, label_ends, plain_number, series
 
@@ -77,8 +77,9 @@ def draw_predicted(
         rows = names == name
         axes.plot(measured[rows], predicted[rows], label=name, rasterized=rows.sum() > 2000, **look)
     axes.set(xscale="log", yscale="log", xlim=span, ylim=span, aspect="equal")
-    axes.xaxis.set_major_formatter(_PLAIN)
-    axes.yaxis.set_major_formatter(_PLAIN)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(_PLAIN)
+        axis.set_minor_formatter(NullFormatter())  # labels of a range under a decade would collide
     axes.set_xlabel("Measured step [ms]")
     axes.set_ylabel("Predicted step [ms]")
     if group is not None and len(set(names.tolist())) > 1:
@@ -100,6 +101,7 @@ def draw_residuals(
     axes.plot(x, 100 * np.asarray(residual), color=PALETTE[0], rasterized=len(x) > 2000, **look)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(_PLAIN)
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel(x_label)
     axes.set_ylabel("Predicted − measured [%]")
     return axes
