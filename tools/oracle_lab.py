@@ -153,7 +153,9 @@ def trained() -> Case:
         vocab_size=ours.config.vocab_size, hidden_size=ours.config.hidden_size,
         intermediate_size=ours.config.intermediate, num_hidden_layers=len(ours.config.layers),
         num_attention_heads=layer.n_heads, num_key_value_heads=layer.n_kv_heads,
-        head_dim=layer.head_dim, rms_norm_eps=ours.config.norm_eps, tie_word_embeddings=False,
+        head_dim=layer.head_dim,
+        rope_parameters={"rope_type": "default", "rope_theta": ours.config.rope_base},
+        rms_norm_eps=ours.config.norm_eps, tie_word_embeddings=False,
     )  # fmt: skip
     theirs = LlamaForCausalLM(config)
     state = {

@@ -1,8 +1,9 @@
 """How far a cache shrinks without loss: zstd, and the entropy no order-0 coder can beat.
 
 A 16-bit number is two byte planes: sign, exponent and top of the mantissa in one, noise in the
-other. Splitting the planes and putting a channel's tokens side by side is what helps (CacheGen,
-Liu et al. 2024; ZipNN, Hershcovitch et al. 2024).
+other. Splitting the planes and putting a channel's tokens side by side helps (CacheGen, Liu et al.
+2024; ZipNN, Hershcovitch et al. 2024), but for the first layer's values: those depend on the token
+alone, so a repeated word repeats its bytes, which only the layout as they lie keeps together.
 """
 
 import math

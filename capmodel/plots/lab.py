@@ -19,7 +19,7 @@ def draw_perplexity(
     """Perplexity change [%] against bytes kept [share of a 16-bit cache], a mark a treatment.
 
     Quantised caches are marks by format, evicted ones lines by policy with the interval as a bar.
-    `codings` add the 16-bit cache as zstd leaves it, at no change.
+    `codings` add the 16-bit cache as zstd leaves it in the better layout, at no change.
     """
     _draw(axes, outcomes, lambda o: 100 * o.change)
     for index, (_, own) in enumerate(_policies(outcomes)):
@@ -32,7 +32,7 @@ def draw_perplexity(
         )
     for coding in codings:
         if coding.dtype in ("bf16", "fp16"):
-            share = 1 / coding.zstd_planes
+            share = 1 / max(coding.zstd, coding.zstd_planes)
             axes.plot([share], [0], marker="|", color=INK, markersize=9, zorder=4)
             axes.annotate(
                 f"{coding.dtype}, zstd",

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capmodel.lab.entropy import DTYPES, as_bf16_words, code_cache, entropy_bits
+from capmodel.lab.entropy import DTYPES, as_bf16_words, code_cache, entropy_bits, held_entries
+from capmodel.lab.language_model import load_language_model
 
 
 def test_entropy_of_known_sources() -> None:
@@ -59,3 +60,11 @@ def test_repetition_shrinks() -> None:
 def test_unknown_dtypes_are_refused() -> None:
     with pytest.raises(ValueError, match="Got dtype 'int2', but expected one of fp32, bf16"):
         code_cache(np.zeros((1, 1, 2, 2)), "int2")
+
+
+def test_a_repeated_word_repeats_its_values_in_the_first_layer_only() -> None:
+    # Layer 0 of 3: heads 0 and 1 hold keys, 2 and 3 values, which no other token touches.
+    entries = held_entries(load_language_model(), 6)
+    first, later = (code_cache(entries[:, heads], "bf16") for heads in ([2, 3], [6, 7]))
+    assert first.zstd > 2 * first.zstd_planes
+    assert later.zstd < later.zstd_planes
