@@ -11,6 +11,7 @@ its words never reach the tokenizer's merges. `--baseline` prints the n-gram bas
 """
 
 import argparse
+import hashlib
 import json
 import math
 import re
@@ -353,6 +354,8 @@ def main() -> None:
     }
     export(model, tokenizer, held_text, facts, args.out)
     print(json.dumps(facts, indent=1))
+    digest = hashlib.sha256(args.out.read_bytes()).hexdigest()
+    print(f"sha256 {digest}: goes into capmodel/lab/weights.py and data/lab_model.md")
     print(f"bits per character: model {nats / math.log(2) / per_token:.3f}, "
           f"{order}-gram {ngram_nats / math.log(2) / per_token:.3f}")  # fmt: skip
 
