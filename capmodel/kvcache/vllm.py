@@ -102,7 +102,9 @@ def draft_groups(shape: ModelShape, layers: int) -> list[LayerGroup]:
     pool = own or [group for group in shape.groups if group.attention is not None]
     if not pool:
         raise ValueError(f"{shape.name} has no attention layer for a draft head to be like")
-    return [replace(max(pool, key=lambda group: group.count), count=layers)]
+    # Of equally many, the kind that sees everything: draft heads are built with full attention.
+    main = max(pool, key=lambda group: (group.count, getattr(group.attention, "window", 1) is None))
+    return [replace(main, count=layers)]
 
 
 def _block_size(
