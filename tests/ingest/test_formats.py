@@ -202,7 +202,7 @@ def test_llmd_report_is_one_replica_and_derives_the_step(formats: Path) -> None:
 
 
 def test_llmd_report_in_yaml_reads_the_same(formats: Path, tmp_path: Path) -> None:
-    yaml = pytest.importorskip("yaml")
+    yaml = pytest.importorskip("yaml", reason="PyYAML reads llm-d reports and is optional")
     path = tmp_path / "benchmark_report.yaml"
     path.write_text(yaml.safe_dump(json.loads((formats / "llmd_report.json").read_text())))
     one, other = read(path, **DTYPES), read(formats / "llmd_report.json", **DTYPES)
