@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from capmodel.estimators import ESTIMATORS
 from capmodel.features import FEATURES
@@ -127,7 +128,9 @@ def cross_validate(
     # Two threads that import scikit-learn at the same moment meet it half loaded.
     import_module("sklearn.linear_model")
     parts: list[pd.DataFrame] = []
-    with ThreadPoolExecutor(max_workers=threads) as pool:
+    # The folds are what runs side by side: matrix products with threads of their own, many and
+    # small here, only get in their way.
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(max_workers=threads) as pool:
         for done, part in enumerate(pool.map(run, jobs), start=1):
             parts.append(part)
             if progress is not None:
