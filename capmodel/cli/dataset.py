@@ -22,13 +22,14 @@ def list_datasets(as_json: bool) -> None:
     if as_json:
         options.print_json(rows.to_dict("records"))
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from capmodel.cli.terminal import terminal
 
     table = Table("name", "how", "licence", "about")
     for row in rows.itertuples(index=False):
         table.add_row(*map(str, row))
-    Console().print(table)
+    terminal().print(table)
 
 
 @command.command(name="build-silicon")
@@ -36,13 +37,13 @@ def list_datasets(as_json: bool) -> None:
 @options.as_json
 def build_silicon(out: Path | None, as_json: bool) -> None:
     """Compose decode steps from the kernel times of aiconfigurator-core ([silicon])."""
-    from rich.console import Console
     from rich.progress import Progress
 
+    from capmodel.cli.terminal import terminal
     from capmodel.datasets.silicon_build import build_silicon_runs
     from capmodel.datasets.silicon_draw import content_hash
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with Progress(console=terminal(stderr=True), transient=True) as bar:
         task = bar.add_task("GPU and engine", total=None)
         runs = build_silicon_runs(
             progress=lambda done, total: bar.update(task, completed=done, total=total)

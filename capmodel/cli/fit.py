@@ -26,11 +26,10 @@ def command(
     as_json: bool,
 ) -> None:
     """Fit a calibration on RUNS and save it; predict with --calibration."""
-    from rich.console import Console
-
     from capmodel.calibration import fit
     from capmodel.cli.progress import progress_bar
     from capmodel.cli.tables import print_card, print_coefficients
+    from capmodel.cli.terminal import terminal
     from capmodel.evaluation import cross_validate, used_rows
     from capmodel.ingest import read_runs
 
@@ -56,7 +55,7 @@ def command(
             "splits": card.to_dict() if card else {}, "written": str(out),
         })  # fmt: skip
         return
-    console = Console()
+    console = terminal()
     print_coefficients(calibration.summary, console)
     if card is not None:
         print_card(card, console)

@@ -37,11 +37,10 @@ def command(
     as_json: bool,
 ) -> int:
     """Cross-validate RUNS; or fit RUNS and grade --test; or grade RUNS with --calibration."""
-    from rich.console import Console
-
     from capmodel.calibration import load_calibration
     from capmodel.cli.progress import progress_bar
     from capmodel.cli.tables import print_aside, print_card, print_used
+    from capmodel.cli.terminal import terminal
     from capmodel.datasets.default import default_runs_path
     from capmodel.evaluation import cross_validate, grade_predictions, grade_test, used_rows
     from capmodel.ingest import read_runs
@@ -77,7 +76,7 @@ def command(
             "splits": card.to_dict(), "absent_splits": card.absent,
         })  # fmt: skip
         return 0
-    console = Console()
+    console = terminal()
     console.print(f"[bold]{len(graded):,} rows read, {len(used):,} used[/bold]")
     print_aside(aside, console)
     print_used(used, console)
@@ -86,14 +85,13 @@ def command(
 
 
 def _milestones(table: object, test: object, card: object, as_json: bool) -> int:
-    from rich.console import Console
-
     from capmodel.cli.tables import print_milestones
+    from capmodel.cli.terminal import terminal
     from capmodel.milestones import milestones, missed
 
     found = milestones(table, test, card=card.table)  # type: ignore[arg-type,attr-defined]
     if as_json:
         options.print_json(found.to_dict("records"))
     else:
-        print_milestones(found, Console())
+        print_milestones(found, terminal())
     return 1 if missed(found) else 0

@@ -43,9 +43,8 @@ def command(
     as_json: bool,
 ) -> None:
     """Seconds of one decode step, what binds, and whether it fits."""
-    from rich.console import Console
-
     from capmodel.cli.tables import print_prediction
+    from capmodel.cli.terminal import terminal
     from capmodel.prediction import predict
     from capmodel.shapes import load_shape
 
@@ -64,4 +63,4 @@ def command(
     if as_json:
         options.print_json({**asked, **found.to_dict()})
     else:
-        print_prediction(found, asked, Console())
+        print_prediction(found, asked, terminal())

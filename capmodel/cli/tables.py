@@ -8,6 +8,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from capmodel.cli.terminal import terminal
 from capmodel.evaluation import GradeCard
 from capmodel.mainjob import MainJob, used_by
 from capmodel.prediction import Prediction
@@ -19,7 +20,7 @@ _ERRORS = ("mape", "median_ape", "p90_ape", "bias")
 
 def print_main_job(job: MainJob, written: list[Path]) -> None:
     """What was read, used and set aside, the grade card, and what was written."""
-    console = Console()
+    console = terminal()
     read = len(job.used) + len(job.aside)
     console.print(f"[bold]{read:,} rows read, {len(job.used):,} used[/bold]")
     print_aside(job.aside, console)

@@ -1,0 +1,50 @@
+"""The terminal every command prints to: nothing it prints is ever cut short.
+
+Rich ends a cell that does not fit with an ellipsis; half a number is worse than a long line.
+"""
+
+import os
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+# What is read by a program or a pager has no width of its own.
+PIPED = 160
+
+
+def terminal(*, stderr: bool = False) -> Console:
+    """A console whose tables keep every character; piped output is PIPED columns wide.
+
+    stderr: write there instead, for progress and notes. COLUMNS in the environment is respected.
+    """
+    stream = sys.stderr if stderr else sys.stdout
+    piped = not stream.isatty() and not os.environ.get("COLUMNS")
+    return _Whole(stderr=stderr, highlight=False, width=PIPED if piped else None)
+
+
+class _Whole(Console):
+    """Widens itself for a table that needs more than the terminal has; the terminal wraps it."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        tables = [found for found in objects if isinstance(found, Table)]
+        for table in tables:
+            for column in table.columns:
+                if column.no_wrap:
+                    column.min_width = max(map(_width, [column.header, *column.cells]))
+        roomy = self.options.update(width=10_000)
+        least = max((self.measure(found, options=roomy).minimum for found in tables), default=0)
+        own = self.width
+        self.width = max(own, least)
+        try:
+            super().print(*objects, **options)
+        finally:
+            self.width = own
+
+
+def _width(cell: Any) -> int:
+    if isinstance(cell, Text):
+        return cell.cell_len
+    return Text.from_markup(cell).cell_len if isinstance(cell, str) else 0
