@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -32,8 +33,11 @@ class _Whole(Console):
         tables = [found for found in objects if isinstance(found, Table)]
         for table in tables:
             for column in table.columns:
-                if column.no_wrap:
-                    column.min_width = max(map(_width, [column.header, *column.cells]))
+                cells = [_plain(cell) for cell in [column.header, *column.cells]]
+                parts = (
+                    cells if column.no_wrap else [word for cell in cells for word in cell.split()]
+                )
+                column.min_width = max(map(cell_len, parts), default=0)
         roomy = self.options.update(width=10_000)
         least = max((self.measure(found, options=roomy).minimum for found in tables), default=0)
         own = self.width
@@ -44,7 +48,7 @@ class _Whole(Console):
             self.width = own
 
 
-def _width(cell: Any) -> int:
+def _plain(cell: Any) -> str:
     if isinstance(cell, Text):
-        return cell.cell_len
-    return Text.from_markup(cell).cell_len if isinstance(cell, str) else 0
+        return cell.plain
+    return Text.from_markup(cell).plain if isinstance(cell, str) else ""
