@@ -25,12 +25,14 @@ format: .venv/.test
 bench: .venv/.test ## speed figures, printed
 	$(BIN)/python benchmarks/speed.py
 
-oracle: build/oracle/.ready ## parameters and cache bytes against PyTorch and Transformers
+oracle: build/oracle/.ready ## counts, cache bytes and the lab against PyTorch and Transformers
 	PYTHONPATH=. build/oracle/bin/python tools/oracle_weights.py
+	PYTHONPATH=. build/oracle/bin/python tools/oracle_lab.py
 
-build/oracle/.ready:
-	$(PYTHON) -m venv build/oracle
-	build/oracle/bin/python -m pip install --quiet torch==2.13.0 transformers==5.24.0 pandas
+build/oracle/.ready: Makefile
+	test -x build/oracle/bin/python || $(PYTHON) -m venv build/oracle
+	build/oracle/bin/python -m pip install --quiet torch==2.13.0 transformers==5.24.0 \
+		pandas pyarrow threadpoolctl
 	touch $@
 
 lock: $(BIN)/uv ## pin the versions again; the file holds no host names
