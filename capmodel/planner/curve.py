@@ -25,9 +25,9 @@ _Z99 = 2.3263479
 class LoadCurve:
     """Arrays over `batch` decoding sequences, shape (points,).
 
-    step_s: mean step [s], prompts inside. rate: requests/s. tpot_s, tpot_p95_s, ttft_s,
-    ttft_p95_s [s]. Shares of the step time: prefill_share; cache_share, reading the cache;
-    the rest is weights and fixed work.
+    step_s: mean step [s], prompts inside. rate: requests/s. tpot_p95_s, ttft_s, ttft_p95_s [s].
+    steps_mean, steps_p95: decode steps a request takes. Shares of the step time: prefill_share;
+    cache_share, reading the cache; the rest is weights and fixed work.
     front_s: of the TTFT, what no step takes [s]. top: the most sequences, and what sets it.
     """
 
@@ -40,6 +40,8 @@ class LoadCurve:
     prefill_share: Array
     cache_share: Array
     front_s: Array
+    steps_mean: float
+    steps_p95: float
     top: float
     top_by: str
 
@@ -55,6 +57,18 @@ class LoadCurve:
             ttft_s=self.front_s + step_scale * (self.ttft_s - self.front_s),
             ttft_p95_s=self.front_s + step_scale * (self.ttft_p95_s - self.front_s),
         )
+
+    @property
+    def e2e_p95_s(self) -> Array:
+        """95th percentile from arrival to the last token [s], shape (points,).
+
+        The mean, and what a long wait, a long answer and slow steps add, taken as independent.
+        """
+        wait = self.ttft_p95_s - self.ttft_s
+        longer = (self.steps_p95 - self.steps_mean) * self.step_s
+        slower = self.steps_mean * (self.tpot_p95_s - self.step_s)
+        mean = self.ttft_s + self.steps_mean * self.step_s
+        return np.asarray(mean + np.sqrt(wait**2 + longer**2 + slower**2))
 
     def at_rate(self, rate: float) -> float:
         """Sequences decoding at `rate` requests/s; NaN above the curve's end."""
@@ -131,6 +145,8 @@ def load_curve(
         ttft_s=fixed + step_scale * (schedule + wait + own),
         ttft_p95_s=fixed + step_scale * (schedule + wait_p95 + own_p95),
         front_s=fixed,
+        steps_mean=mix.steps_mean,
+        steps_p95=mix.steps_p95,
         prefill_share=(step - decode) / step,
         cache_share=(decode - bare) / step,
         top=float(batch[-1]),

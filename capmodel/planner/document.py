@@ -6,15 +6,18 @@ from typing import Any
 
 from capmodel import __version__
 from capmodel.kvcache import growth_bytes_per_token
+from capmodel.planner.card import calibration_card
 from capmodel.planner.fleet import Fleet
 from capmodel.planner.ledger import NOT_MODELLED, assumptions
 from capmodel.planner.result import Plan
 from capmodel.planner.search import FrontPoint, Rejection
+from capmodel.planner.shipped import calibration_for
 from capmodel.planner.sizing import Operation, Option
 from capmodel.planner.verify import Verified
 from capmodel.weights import parameter_count
 
 _ENDS = ("low", "estimate", "high")
+_LENGTHS = tuple(1024 * 2**power for power in range(11))
 
 
 def plan_dict(plan: Plan) -> dict[str, Any]:
@@ -24,6 +27,9 @@ def plan_dict(plan: Plan) -> dict[str, Any]:
         "schema_version": 1,
         "kind": "plan",
         "package_version": __version__,
+        "date": plan.date,
+        "command": plan.command or None,
+        "inputs": [dict(entry) for entry in plan.inputs],
         "seed": plan.seed,
         "feasible": plan.feasible,
         "message": plan.message,
@@ -116,13 +122,37 @@ def _chosen(plan: Plan, option: Option, fleet: Fleet) -> dict[str, Any]:
         "clients": None if plan.clients is None else asdict(plan.clients),
         "steps": [asdict(row) for row in plan.steps],
         "crossover": None if plan.crossover is None else asdict(plan.crossover),
+        "fits": _fits(plan, option),
         "calibration": {
             "id": replica.calibration_id,
             "low_factor": replica.low_factor,
             "high_factor": replica.high_factor,
+            **_card(plan, option),
         },
         "assumptions": [asdict(line) for line in assumptions(option, plan.demand, plan.setting)],
     }
+
+
+def _fits(plan: Plan, option: Option) -> list[dict[str, Any]]:
+    """Requests of one length that the pool of a replica holds, for lengths up to the limit."""
+    replica = option.replica
+    longest = plan.shape.max_context or max(_LENGTHS[3], plan.demand.longest)
+    lengths = [length for length in _LENGTHS if length < longest] + [longest]
+    return [
+        {
+            "context_len": length,
+            "max_concurrency": int(replica.pool_blocks // int(replica.cost.blocks(length))),
+        }
+        for length in lengths
+    ]
+
+
+def _card(plan: Plan, option: Option) -> dict[str, Any]:
+    replica = option.replica
+    calibration = calibration_for(plan.setting, replica.candidate.gpu.name)
+    if calibration is None:
+        return {}
+    return calibration_card(calibration, str(getattr(replica.step_time, "basis", "")))
 
 
 def ruled_by(operation: Operation) -> str:
@@ -139,7 +169,7 @@ def _latency(plan: Plan, option: Option) -> dict[str, Any]:
         names = [name for name in rows[0] if name.startswith(("ttft", "tpot", "e2e"))]
     else:
         rows = [asdict(one) for one in (option.low, option.estimate, option.high)]
-        names = ["ttft_mean_s", "ttft_p95_s", "tpot_mean_s", "tpot_p95_s", "e2e_mean_s"]
+        names = [name for name in rows[0] if name.startswith(("ttft", "tpot", "e2e"))]
     figures = {name: dict(zip(_ENDS, (row[name] for row in rows), strict=True)) for name in names}
     return {"from": "simulation" if plan.verified else "steady-state estimate", **figures}
 
@@ -178,6 +208,7 @@ def _tried(run: Verified) -> dict[str, Any]:
         "dollars_per_hour": run.option.dollars_per_hour,
         "ttft_s": run.ttft_s,
         "tpot_s": run.tpot_s,
+        "e2e_s": run.e2e_s,
         "missed": list(run.missed),
         "tries": run.tries,
     }
@@ -191,6 +222,7 @@ def _rejection(rejection: Rejection) -> dict[str, Any]:
         "reason": rejection.reason,
         "ttft_p95_s": None if reached is None else reached.ttft_p95_s,
         "tpot_p95_s": None if reached is None else reached.tpot_p95_s,
+        "e2e_p95_s": None if reached is None else reached.e2e_p95_s,
     }
 
 
@@ -202,4 +234,5 @@ def _front(point: FrontPoint) -> dict[str, Any]:
         "e2e_mean_s": point.operation.e2e_mean_s,
         "ttft_p95_s": point.operation.ttft_p95_s,
         "tpot_p95_s": point.operation.tpot_p95_s,
+        "e2e_p95_s": point.operation.e2e_p95_s,
     }

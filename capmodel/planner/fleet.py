@@ -105,5 +105,5 @@ def _spare(option: Option, demand: Demand, slo: Slo) -> Spare:
     rest = None
     if option.replicas > 1:
         rest = fleet_operation(option.curve, demand, option.replicas - 1)
-    keeps = rest is not None and not slo.missed(rest.ttft_p95_s, rest.tpot_p95_s)
+    keeps = rest is not None and not slo.missed(rest.ttft_p95_s, rest.tpot_p95_s, rest.e2e_p95_s)
     return Spare(option.replicas + 1, (option.replicas + 1) * per_replica, rest, keeps)

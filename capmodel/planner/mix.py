@@ -19,7 +19,8 @@ Array = NDArray[np.float64]
 class LengthMix:
     """Means over all requests, and a sample of `m` for what is not linear.
 
-    input_mean, output_mean: [tokens]. steps_mean: decode steps per request, output - 1.
+    input_mean, output_mean: [tokens]. steps_mean, steps_p95: decode steps per request,
+    output - 1.
     hit_share: share of prompt tokens that an endless prefix cache would find.
     prompt, hits, steps: sample, shape (m,) [tokens]. held: tokens that a decoding sequence holds
     at a random moment, shape (m,): requests weigh by their steps, and stand anywhere in them.
@@ -29,6 +30,7 @@ class LengthMix:
     input_mean: float
     output_mean: float
     steps_mean: float
+    steps_p95: float
     hit_share: float
     prompt: Array
     hits: Array
@@ -86,6 +88,7 @@ def length_mix(requests: Requests, prefix_cache: bool = False) -> LengthMix:
         input_mean=float(prompt.mean()),
         output_mean=float(output.mean()),
         steps_mean=float(max(steps.mean(), 1e-9)),
+        steps_p95=float(np.percentile(steps, 95)),
         hit_share=float(hits.sum() / prompt.sum()),
         prompt=prompt[take],
         hits=hits[take],

@@ -14,7 +14,7 @@ from capmodel.planner.steps import Crossover, StepRow
 from capmodel.planner.variations import Sensitivity, WhatIf
 from capmodel.planner.verify import Verified
 from capmodel.shapes import ModelShape
-from capmodel.units import format_dollars
+from capmodel.units import format_dollars, format_seconds
 from capmodel.workload import Slo
 
 
@@ -25,7 +25,8 @@ class Plan:
     chosen: None where nothing meets the promises; `closest` is then what comes nearest.
     verified: the chosen fleet simulated at the low end, the estimate and the high end of its
     step time; empty without simulation. tried: every fleet simulated. fleet, clients, steps,
-    crossover: of the chosen one.
+    crossover: of the chosen one. date: ISO day. inputs: name and sha256 of every file it was made
+    from. command: how to make it again, where it came from the command line.
     """
 
     shape: ModelShape
@@ -34,11 +35,11 @@ class Plan:
     setting: Setting
     seed: int
     message: str
-    chosen: Option | None
-    verified: tuple[Verified, ...]
-    tried: tuple[Verified, ...]
-    options: tuple[Option, ...]
-    rejections: tuple[Rejection, ...]
+    chosen: Option | None = None
+    verified: tuple[Verified, ...] = ()
+    tried: tuple[Verified, ...] = ()
+    options: tuple[Option, ...] = ()
+    rejections: tuple[Rejection, ...] = ()
     closest: Rejection | None = None
     front: tuple[FrontPoint, ...] = ()
     fleet: Fleet | None = None
@@ -48,6 +49,9 @@ class Plan:
     what_ifs: tuple[WhatIf, ...] = ()
     sensitivities: tuple[Sensitivity, ...] = ()
     warnings: tuple[str, ...] = ()
+    date: str | None = None
+    inputs: tuple[dict[str, str], ...] = ()
+    command: str = ""
 
     def __repr__(self) -> str:
         return f"Plan({self.message!r})"
@@ -69,6 +73,12 @@ class Plan:
 
         write_plan_pdf(self.to_dict(), path)
 
+    def write_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan as one self-contained HTML page. Raises ValueError for a bad path."""
+        from capmodel.report import write_plan_html
+
+        write_plan_html(self.to_dict(), path)
+
 
 def headline(option: Option, verified: Verified | None) -> str:
     """The plan in a sentence."""
@@ -80,5 +90,6 @@ def headline(option: Option, verified: Verified | None) -> str:
         f"{format_dollars(option.dollars_per_hour)}/h"
     )
     if verified is not None:
-        text += f", TTFT p95 {verified.ttft_s:.2f} s, TPOT p95 {1e3 * verified.tpot_s:.1f} ms"
+        text += f", TTFT p95 {format_seconds(verified.ttft_s)}"
+        text += f", TPOT p95 {format_seconds(verified.tpot_s)}"
     return text

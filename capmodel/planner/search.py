@@ -10,6 +10,7 @@ from capmodel.planner.demand import Demand
 from capmodel.planner.replica import DoesNotFit, Replica, Setting, replica_of
 from capmodel.planner.sizing import Capacity, Operation, Option, fleet_operation, size
 from capmodel.shapes import ModelShape
+from capmodel.units import format_seconds
 from capmodel.workload import Slo
 
 # Fleets beyond the smallest that are looked at for the trade of cost against latency.
@@ -102,13 +103,12 @@ def _one(
 
 
 def slo_reason(capacity: Capacity, slo: Slo) -> str:
-    """`'TPOT p95 61.0 ms with hardly any load, promised 50.0 ms'`."""
+    """`'TPOT p95 61 ms with hardly any load, promised 50 ms'`."""
     name = capacity.excess_by
-    limit = slo.ttft_s if name == "ttft" else slo.tpot_s
-    value = (limit or 0.0) * capacity.excess
+    limit = getattr(slo, f"{name}_s") or 0.0
     return (
-        f"{name.upper()} p{slo.percentile:g} {1e3 * value:.1f} ms with hardly any load, "
-        f"promised {1e3 * (limit or 0):.1f} ms"
+        f"{name.upper()} p{slo.percentile:g} {format_seconds(limit * capacity.excess)} with hardly "
+        f"any load, promised {format_seconds(limit)}"
     )
 
 

@@ -16,7 +16,7 @@ from capmodel.workload import Slo
 class Operation:
     """A fleet at work: per replica `batch` sequences decode and `rate` requests/s arrive.
 
-    ttft, tpot: mean and 95th percentile [s]; e2e: mean [s]. utilisation: rate over the highest
+    ttft, tpot, e2e: mean and 95th percentile [s]. utilisation: rate over the highest
     the replica sustains. prefill_share, cache_share: of the step time. All estimated from the
     steady state, not simulated.
     """
@@ -29,6 +29,7 @@ class Operation:
     tpot_mean_s: float
     tpot_p95_s: float
     e2e_mean_s: float
+    e2e_p95_s: float
     utilisation: float
     prefill_share: float
     cache_share: float
@@ -39,7 +40,7 @@ class Capacity:
     """The most a replica carries within the promises.
 
     rate: requests/s; clients: in a closed loop; batch: decoding sequences. limited_by: what
-    stops more load: "ttft", "tpot", "cache", "max_num_seqs", "max_num_batched_tokens" or
+    stops more load: "ttft", "tpot", "e2e", "cache", "max_num_seqs", "max_num_batched_tokens" or
     "throughput". excess: the worst ratio of a value to its promise with hardly any load (above
     1: no load is light enough); excess_by: which promise; lightest: that operation, where asked.
     """
@@ -51,6 +52,14 @@ class Capacity:
     excess: float
     excess_by: str
     lightest: Operation | None = None
+
+    def replicas_for(self, demand: Demand) -> float:
+        """Replicas that `demand` takes, as a fraction; infinite where one carries nothing."""
+        if self.rate <= 0:
+            return math.inf
+        if demand.concurrency is not None:
+            return demand.concurrency / self.clients
+        return (demand.rate or 0.0) / self.rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,10 @@ class Option:
     def n_gpus(self) -> int:
         """GPUs of the fleet."""
         return self.replicas * self.replica.candidate.tp
+
+    def share_of_capacity(self, demand: Demand) -> float:
+        """Replicas that `demand` takes by the estimate, as a fraction."""
+        return self.capacity.replicas_for(demand)
 
     @property
     def fastest_s(self) -> float:
@@ -128,6 +141,8 @@ def _ratios(curve: LoadCurve, slo: Slo) -> dict[str, Array]:
         ratios["ttft"] = curve.ttft_p95_s / slo.ttft_s
     if slo.tpot_s is not None:
         ratios["tpot"] = curve.tpot_p95_s / slo.tpot_s
+    if slo.e2e_s is not None:
+        ratios["e2e"] = curve.e2e_p95_s / slo.e2e_s
     return ratios
 
 
@@ -146,6 +161,7 @@ def operation(curve: LoadCurve, demand: Demand, batch: float) -> Operation:
         tpot_mean_s=step,
         tpot_p95_s=curve.value("tpot_p95_s", batch),
         e2e_mean_s=ttft + demand.mix.steps_mean * step,
+        e2e_p95_s=curve.value("e2e_p95_s", batch),
         utilisation=rate / float(curve.rate[-1]),
         prefill_share=curve.value("prefill_share", batch),
         cache_share=curve.value("cache_share", batch),
@@ -198,11 +214,8 @@ def size(replica: Replica, price: Price, demand: Demand, slo: Slo) -> Option | C
 
 def _replicas(capacity: Capacity, demand: Demand) -> int | None:
     """Whole replicas for the demand; None where one carries nothing."""
-    if capacity.rate <= 0:
-        return None
-    if demand.concurrency is not None:
-        return max(1, math.ceil(demand.concurrency / capacity.clients - 1e-9))
-    return max(1, math.ceil((demand.rate or 0.0) / capacity.rate - 1e-9))
+    share = capacity.replicas_for(demand)
+    return max(1, math.ceil(share - 1e-9)) if math.isfinite(share) else None
 
 
 def _overloaded(curve: LoadCurve, demand: Demand) -> Operation:
@@ -218,6 +231,7 @@ def _overloaded(curve: LoadCurve, demand: Demand) -> Operation:
         tpot_mean_s=end.tpot_mean_s,
         tpot_p95_s=end.tpot_p95_s,
         e2e_mean_s=infinite,
+        e2e_p95_s=infinite,
         utilisation=1.0,
         prefill_share=end.prefill_share,
         cache_share=end.cache_share,

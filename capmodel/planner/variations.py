@@ -1,5 +1,10 @@
-"""What-ifs and sensitivities: one thing changed, the rest as planned."""
+"""What-ifs and sensitivities: one thing changed, the rest as planned.
 
+They are steady-state estimates. Where the plan was simulated they are held to what that found, so
+that the plan's own row is the plan: see `HeldTo`.
+"""
+
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -10,7 +15,8 @@ from capmodel.planner.candidate import Candidate
 from capmodel.planner.curve import load_curve, pool_batch
 from capmodel.planner.demand import Demand, changed
 from capmodel.planner.replica import DoesNotFit, Setting, replica_of
-from capmodel.planner.sizing import Option, capacity_of, size
+from capmodel.planner.sizing import Option, capacity_of, fleet_operation, size
+from capmodel.planner.verify import Verified
 from capmodel.shapes import ModelShape
 from capmodel.workload import Slo
 
@@ -19,8 +25,7 @@ from capmodel.workload import Slo
 class WhatIf:
     """One change. Figures are None where it cannot be; `note` says why, or what was assumed.
 
-    fits: sequences the pool of a replica holds, median over lengths. Latencies are estimates of
-    the steady state [s].
+    fits: sequences the pool of a replica holds, median over lengths. Latencies [s].
     """
 
     name: str
@@ -35,7 +40,11 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """Cost of the fleet [$/h] at the two ends of one input; replicas are taken as fractions."""
+    """Cost of the fleet at the two ends of one input.
+
+    low, high: the plan's cost `base` times the change in capacity needed, as if replicas came in
+    fractions [$/h]. low_gpus, high_gpus: GPUs of whole replicas.
+    """
 
     name: str
     low_input: str
@@ -43,6 +52,53 @@ class Sensitivity:
     low: float
     high: float
     base: float
+    low_gpus: int
+    high_gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTo:
+    """What the simulation of the plan found over its own estimate: factors, 1 without one.
+
+    replicas: on the capacity needed; ttft, tpot: on the latencies.
+    """
+
+    replicas: float = 1.0
+    ttft: float = 1.0
+    tpot: float = 1.0
+
+    def whole(self, share: float) -> int:
+        """Replicas for `share` of one by the estimate."""
+        return max(1, math.ceil(share * self.replicas - 1e-9))
+
+
+def held_to(chosen: Option, run: Verified | None, demand: Demand) -> HeldTo:
+    """The factors that make the estimate of the plan what its simulation found.
+
+    More replicas than estimated: the last one that missed and the first that held leave the need
+    between them, taken in the middle. Fewer: the need is at most what held.
+    """
+    if run is None:
+        return HeldTo()
+    share = chosen.share_of_capacity(demand)
+    estimated = max(1, math.ceil(share - 1e-9))
+    replicas = 1.0
+    if chosen.replicas > estimated:
+        replicas = (chosen.replicas - 0.5) / share
+    elif chosen.replicas < estimated:
+        replicas = chosen.replicas / share
+    now = chosen.estimate
+    return HeldTo(
+        replicas,
+        _over(run.summary.ttft_p95_s, now.ttft_p95_s),
+        _over(run.summary.tpot_p95_s, now.tpot_p95_s),
+    )
+
+
+def _over(found: float, estimate: float) -> float:
+    """The ratio; 1 where it is none (no second token, nothing to wait for)."""
+    ratio = found / estimate if estimate > 0 else 1.0
+    return ratio if 0 < ratio < float("inf") else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +110,7 @@ class Planned:
     demand: Demand
     slo: Slo
     setting: Setting
+    held: HeldTo = HeldTo()
 
     def resized(
         self,
@@ -86,18 +143,23 @@ class Planned:
                 name,
                 f"{outcome.excess_by.upper()} is missed with hardly any load",
                 fits=fits,
-                ttft_p95_s=reached.ttft_p95_s,
-                tpot_p95_s=reached.tpot_p95_s,
+                ttft_p95_s=self.held.ttft * reached.ttft_p95_s,
+                tpot_p95_s=self.held.tpot * reached.tpot_p95_s,
             )
+        count = self.held.whole(outcome.share_of_capacity(load))
+        now = fleet_operation(outcome.curve, load, count)
+        if now is None:  # below what the estimate can sustain
+            count, now = outcome.replicas, outcome.estimate
+        gpus = count * outcome.replica.candidate.tp
         return WhatIf(
             name,
             note,
-            outcome.replicas,
-            outcome.n_gpus,
-            outcome.dollars_per_hour,
+            count,
+            gpus,
+            gpus * outcome.price.estimate,
             fits,
-            outcome.estimate.ttft_p95_s,
-            outcome.estimate.tpot_p95_s,
+            self.held.ttft * now.ttft_p95_s,
+            self.held.tpot * now.tpot_p95_s,
         )
 
 
@@ -108,7 +170,7 @@ def what_ifs(planned: Planned, other: Option | None) -> list[WhatIf]:
 
 def _what_ifs(planned: Planned, other: Option | None) -> Iterator[WhatIf]:
     own, load = planned.option.replica.candidate, planned.demand
-    yield planned.resized("as planned, by estimate")
+    yield planned.resized("as planned")
     cache = "bf16" if own.kv_dtype.startswith("fp8") else "fp8"
     yield planned.resized(f"{cache} cache", candidate=replace(own, kv_dtype=cache))
     for name, variant in attention_variants(planned.shape).items():
@@ -139,47 +201,55 @@ def _what_ifs(planned: Planned, other: Option | None) -> Iterator[WhatIf]:
 
 def sensitivities(planned: Planned) -> list[Sensitivity]:
     """Cost against each input, the widest first."""
-    option, load = planned.option, planned.demand
-    base = _cost(planned, load)
-    if base is None:
-        return []
-    found = []
-    replica, price = option.replica, option.price
-    share = price.estimate or 1.0
-    ends = {
-        "step time": (
-            f"x {replica.low_factor:.2f}",
-            f"x {replica.high_factor:.2f}",
-            _cost(planned, load, scale=replica.low_factor),
-            _cost(planned, load, scale=replica.high_factor),
-        ),
-        "price": (
-            f"${price.low:.2f}/GPU-hour",
-            f"${price.high:.2f}/GPU-hour",
-            base * price.low / share,
-            base * price.high / share,
-        ),
-    }
+    rows = [row for row in _sensitivities(planned) if row is not None]
+    return sorted(rows, key=lambda row: -abs(row.high - row.low))
+
+
+def _sensitivities(planned: Planned) -> Iterator[Sensitivity | None]:
+    load, replica, price = planned.demand, planned.option.replica, planned.option.price
     for name, key in (("load", "load"), ("prompt length", "prompt"), ("output length", "output")):
-        low, high = (changed(load, **{key: factor}) for factor in (0.75, 1.25))  # type: ignore[arg-type]
-        ends[name] = ("- 25 %", "+ 25 %", _cost(planned, low), _cost(planned, high))
-    for name, (low_input, high_input, low_cost, high_cost) in ends.items():
-        if low_cost is not None and high_cost is not None:
-            found.append(Sensitivity(name, low_input, high_input, low_cost, high_cost, base))
-    found.sort(key=lambda row: -abs(row.high - row.low))
-    return found
+        low, high = (
+            _share(planned, changed(load, **{key: factor}))  # type: ignore[arg-type]
+            for factor in (0.75, 1.25)
+        )
+        yield _row(planned, name, ("- 25 %", "+ 25 %"), (low, high))
+    factors = (replica.low_factor, replica.high_factor)
+    low, high = (_share(planned, load, scale) for scale in factors)
+    yield _row(planned, "step time", (f"x {factors[0]:.2f}", f"x {factors[1]:.2f}"), (low, high))
+    own, dear = planned.option.share_of_capacity(load), price.estimate or 1.0
+    ends = (f"${price.low:.2f}/GPU-hour", f"${price.high:.2f}/GPU-hour")
+    yield _row(planned, "price", ends, (own, own), (price.low / dear, price.high / dear))
 
 
-def _cost(planned: Planned, demand: Demand, scale: float = 1.0) -> float | None:
-    """$/h of the fractional fleet; None where the promises cannot be kept at all."""
-    option = planned.option
-    curve = load_curve(option.replica, demand.mix, demand.peakedness, scale)
-    capacity = capacity_of(curve, demand, planned.slo)
-    if capacity.rate <= 0:
+def _row(
+    planned: Planned,
+    name: str,
+    inputs: tuple[str, str],
+    shares: tuple[float | None, float | None],
+    prices: tuple[float, float] = (1.0, 1.0),
+) -> Sensitivity | None:
+    """shares: replicas needed at the two ends, None where nothing suffices; prices: factors."""
+    low, high = shares
+    if low is None or high is None:
         return None
-    clients = demand.concurrency
-    replicas = clients / capacity.clients if clients else (demand.rate or 0.0) / capacity.rate
-    return replicas * option.replica.candidate.tp * option.price.estimate
+    own = planned.option.share_of_capacity(planned.demand)
+    base, tp = planned.option.dollars_per_hour, planned.option.replica.candidate.tp
+    return Sensitivity(
+        name,
+        *inputs,
+        low=base * low / own * prices[0],
+        high=base * high / own * prices[1],
+        base=base,
+        low_gpus=tp * planned.held.whole(low),
+        high_gpus=tp * planned.held.whole(high),
+    )
+
+
+def _share(planned: Planned, demand: Demand, scale: float = 1.0) -> float | None:
+    """Replicas for `demand`, as a fraction; None where the promises cannot be kept at all."""
+    curve = load_curve(planned.option.replica, demand.mix, demand.peakedness, scale)
+    capacity = capacity_of(curve, demand, planned.slo)
+    return None if capacity.rate <= 0 else capacity.replicas_for(demand)
 
 
 def best_elsewhere(options: tuple[Option, ...], gpu: Gpu) -> Option | None:

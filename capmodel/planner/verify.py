@@ -22,7 +22,7 @@ class Verified:
     """A fleet as simulated.
 
     replicas_simulated: of the fleet, each with its share of the load. missed: promises not kept.
-    ttft_s, tpot_s: at the promises' percentile [s].
+    ttft_s, tpot_s, e2e_s: at the promises' percentile [s]. tries: fleets simulated to find it.
     """
 
     option: Option
@@ -31,6 +31,7 @@ class Verified:
     missed: tuple[str, ...]
     ttft_s: float
     tpot_s: float
+    e2e_s: float
     tries: int
 
     @property
@@ -69,14 +70,15 @@ def _judged(option: Option, result: Simulation, count: int, slo: Slo) -> Verifie
     tpot = float(np.percentile(tpots, slo.percentile)) if len(tpots) else 0.0
     e2e = float(np.percentile(result.e2e_s[keep], slo.percentile))
     return Verified(
-        option, summarise(result, _WARMUP), count, slo.missed(ttft, tpot, e2e), ttft, tpot, 1
+        option, summarise(result, _WARMUP), count, slo.missed(ttft, tpot, e2e), ttft, tpot, e2e, 1
     )
 
 
-def verify(option: Option, demand: Demand, slo: Slo) -> Verified:
+def verify(option: Option, demand: Demand, slo: Slo, below: float = math.inf) -> Verified:
     """The smallest fleet of this candidate that keeps the promises in simulation.
 
-    Starts at the estimate and steps up or down; gives the last tried, promises kept or not.
+    Starts at the estimate and steps up or down, never to a cost of `below` or more [$/h]; gives
+    the last tried, promises kept or not.
     """
     server = server_of(option, demand)
     first = run_fleet(option, demand, slo, server=server)
@@ -94,6 +96,8 @@ def verify(option: Option, demand: Demand, slo: Slo) -> Verified:
     else:
         while tries < _MOST_TRIES and not best.holds:
             count = max(best.option.replicas + step, math.ceil(best.option.replicas * 1.1))
+            if count * option.dollars_per_hour / option.replicas >= below:
+                break
             best = run_fleet(_with(option, demand, count), demand, slo, server=server)
             tries += 1
     return replace(best, tries=tries)

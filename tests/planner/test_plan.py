@@ -99,16 +99,16 @@ def test_more_load_costs_more_and_half_costs_no_more(plan):
     more = chat(rate=200.0, simulate=False)
     assert more.chosen.dollars_per_hour > plan.chosen.dollars_per_hour
     rows = {row.name: row for row in plan.what_ifs}
-    planned = rows["as planned, by estimate"].dollars_per_hour
+    planned = rows["as planned"].dollars_per_hour
     assert rows["half the load"].dollars_per_hour <= planned
-    assert rows["prompts doubled"].ttft_p95_s > rows["as planned, by estimate"].ttft_p95_s
+    assert rows["prompts doubled"].ttft_p95_s > rows["as planned"].ttft_p95_s
 
 
 def test_attention_what_ifs_follow_their_cache():
     """Llama-3.1-8B keeps 8 of 32 heads: MHA takes four times the cache, MQA an eighth."""
     found = chat(gpu=("h100",), tp=1, weight_dtype="bf16", kv_dtype="bf16", simulate=False)
     fits = {row.name: row.fits for row in found.what_ifs}
-    grouped = fits["as planned, by estimate"]
+    grouped = fits["as planned"]
     assert fits["MHA attention"] == pytest.approx(grouped / 4, rel=0.05)
     assert fits["MQA attention"] == pytest.approx(grouped * 8, rel=0.05)
     assert fits["fp8 cache"] == pytest.approx(grouped * 2, rel=0.05)

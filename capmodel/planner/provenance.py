@@ -1,0 +1,51 @@
+"""What a plan was made from: the files it read, and the day."""
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from capmodel.ingest import file_sha256
+from capmodel.shapes.catalogue import in_catalogue
+
+
+def inputs_of(model: Any, gpu: Any, trace: Any, calibration: Any) -> tuple[dict[str, str], ...]:
+    """Name and sha256 of every file among these arguments of `plan`, each once.
+
+    What is no file (a catalogue name, an object) is part of the package or of the command.
+    """
+    named = isinstance(model, str) and in_catalogue(model)
+    gpus = gpu if isinstance(gpu, list | tuple) else [gpu]
+    own = [one for one in gpus if str(one).lower().endswith(".toml")]
+    found = {}
+    for value in (None if named else model, *own, trace, calibration):
+        for path in _files(value):
+            found[path] = {"name": path.name, "sha256": file_sha256(path)}
+    return tuple(found.values())
+
+
+def _files(value: Any) -> Iterator[Path]:
+    if not isinstance(value, str | os.PathLike):
+        return
+    path = Path(value)
+    inside = path / "config.json"
+    if path.is_file():
+        yield path
+    elif inside.is_file():
+        yield inside
+
+
+def day(given: str | None) -> str:
+    """An ISO day: `given`, that of SOURCE_DATE_EPOCH, or today.
+
+    Raises ValueError for what is no day.
+    """
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if given is None:
+        now = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now()
+        return now.date().isoformat()
+    try:
+        return date.fromisoformat(given).isoformat()
+    except ValueError as error:
+        raise ValueError(f"Got date={given!r}, but expected a day such as 2026-12-31") from error
