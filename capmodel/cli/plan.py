@@ -1,12 +1,16 @@
 """`capmodel plan`: from a workload to GPUs, latency and money."""
 
 import json
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from capmodel.cli import options
+from capmodel.cli import deployment, options
 
 
 class _Price(click.ParamType):
@@ -24,41 +28,104 @@ class _Price(click.ParamType):
             self.fail(f"{value!r} is no price: expected dollars per GPU-hour, or GPU=dollars")
 
 
+def _out_path(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse before the work what could not be written after it."""
+    if path is None:
+        return None
+    if path.suffix.lower() not in (".json", ".pdf", ".html"):
+        raise click.UsageError(f"--out {path}: expected a name that ends in .json, .pdf or .html")
+    if path.is_dir() or not path.parent.is_dir():
+        raise click.UsageError(f"--out {path}: expected a file in a folder that exists")
+    return path
+
+
 @click.command(name="plan")
 @options.model
-@click.option("--gpu", multiple=True, metavar="NAME|PATH", help="Repeatable; none: search all.")
-@click.option(
-    "--tp", multiple=True, type=click.IntRange(min=1), help="Repeatable; none: 1, 2, 4, 8."
-)
-@click.option("--weight-dtype", multiple=True, metavar="DTYPE", help="Repeatable; none: search.")
-@click.option("--kv-dtype", multiple=True, metavar="DTYPE", help="Repeatable; none: bf16, fp8.")
+@deployment.gpu
+@deployment.tp
+@deployment.weight_dtype
+@deployment.kv_dtype
 @options.engine
-@click.option("--calibration", type=click.Path(path_type=Path), help="None: those shipped.")
+@deployment.calibration
 @click.option("--rate", type=float, metavar="PER_S", help="Requests per second.")
 @click.option("--concurrency", type=int, metavar="N", help="Clients that wait for their answer.")
-@click.option("--trace", type=click.Path(path_type=Path), help="Azure, Mooncake or plain CSV.")
-@click.option("--input-len", type=float, metavar="TOKENS", help="Mean prompt length.")
-@click.option("--output-len", type=float, metavar="TOKENS", help="Mean output length.")
 @click.option(
-    "--length-cv", type=float, default=0.0, show_default=True, help="Log-normal lengths; 0: fixed."
+    "--trace",
+    type=click.Path(path_type=Path),
+    help="Requests as they came: an Azure or Mooncake trace, or a plain CSV.",
+)
+@click.option("--input-len", type=float, metavar="TOKENS", help="Prompt length, mean.")
+@click.option("--output-len", type=float, metavar="TOKENS", help="Output length, mean.")
+@click.option(
+    "--length-cv",
+    type=float,
+    default=0.0,
+    show_default=True,
+    metavar="CV",
+    help="How much lengths vary (standard deviation over mean, log-normal); 0: all alike.",
 )
 @click.option(
-    "--cv", type=float, default=1.0, show_default=True, help="Of the gaps between arrivals."
+    "--cv",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="How bursty: standard deviation over mean of the gaps between arrivals; 1: Poisson.",
 )
-@click.option("--prefix-len", type=int, metavar="TOKENS", help="A prefix that prompts share.")
 @click.option(
-    "--prefix-share", type=float, default=1.0, show_default=True, help="Of the prompts, which do."
+    "--prefix-len", type=int, metavar="TOKENS", help="Length of a beginning that prompts share."
 )
-@click.option("--prefix-cache/--no-prefix-cache", default=True, show_default=True)
-@click.option("--slo-ttft-p95", type=float, metavar="S", help="Time to the first token, p95.")
-@click.option("--slo-tpot-p95", type=float, metavar="S", help="Time per further token, p95.")
 @click.option(
-    "--price", multiple=True, type=_Price(), help="Per GPU-hour; none: the catalogue's ranges."
+    "--prefix-share",
+    type=float,
+    default=1.0,
+    show_default=True,
+    metavar="SHARE",
+    help="Share of the prompts that have it.",
 )
-@click.option("--memory-fraction", type=float, default=0.92, show_default=True)
-@click.option("--simulate/--no-simulate", default=True, show_default=True)
+@click.option(
+    "--prefix-cache/--no-prefix-cache",
+    default=True,
+    show_default=True,
+    help="Whether the engine keeps shared beginnings.",
+)
+@click.option(
+    "--slo-ttft-p95", type=float, metavar="S", help="Promise: time to the first token, p95."
+)
+@click.option(
+    "--slo-tpot-p95", type=float, metavar="S", help="Promise: time per further token, p95."
+)
+@click.option(
+    "--slo-e2e-p95", type=float, metavar="S", help="Promise: arrival to the last token, p95."
+)
+@click.option(
+    "--price",
+    multiple=True,
+    type=_Price(),
+    help="Dollars per GPU-hour; repeatable by GPU; none: the catalogue's dated ranges.",
+)
+@click.option(
+    "--memory-fraction",
+    type=float,
+    default=0.92,
+    show_default=True,
+    metavar="SHARE",
+    help="Share of a GPU's memory that the engine may use.",
+)
+@click.option(
+    "--simulate/--no-simulate",
+    default=True,
+    show_default=True,
+    help="Play the requests through the cheapest fleets, or trust the estimates.",
+)
+@click.option("--date", metavar="YYYY-MM-DD", help="The day the plan carries; none: today.")
 @options.seed
-@options.out
+@click.option(
+    "--out",
+    "-o",
+    type=click.Path(path_type=Path),
+    callback=_out_path,
+    help="Also write the plan: .json, .pdf or .html.",
+)
 @options.as_json
 @options.download
 def command(**flags: Any) -> int:
@@ -70,20 +137,24 @@ def command(**flags: Any) -> int:
     capmodel plan --model qwen3-32b --rate 8 --input-len 2000 --output-len 300 \\
         --price h100-sxm=2.4 -o plan.pdf
 
-    --out writes a .pdf, or a .json that `capmodel report` renders. Exit code 1: infeasible.
+    What --out writes as .json, `capmodel report` renders and `capmodel diff` compares.
+    Exit code 1: infeasible.
     """  # fmt: skip
     from capmodel.cli import plan_tables
+    from capmodel.cli.progress import progress_bar
     from capmodel.planner import InfeasiblePlan
 
     if flags["model"] is None:
         raise click.UsageError("Give --model")
     status = 0
     try:
-        found = _plan(flags)
+        with progress_bar(quiet=flags["as_json"] or not sys.stderr.isatty()) as progress:
+            found = _plan(flags, progress)
     except InfeasiblePlan as error:
         if error.plan is None:
             raise
         found, status = error.plan, 1
+    found = replace(found, command=shlex.join(_spelt(click.get_current_context())))
     document = found.to_dict()
     if flags["as_json"]:
         options.print_json(document)
@@ -95,7 +166,7 @@ def command(**flags: Any) -> int:
     return status
 
 
-def _plan(flags: dict[str, Any]) -> Any:
+def _plan(flags: dict[str, Any], progress: Any) -> Any:
     from capmodel.planner import plan
     from capmodel.workload import SharedPrefix
 
@@ -112,6 +183,7 @@ def _plan(flags: dict[str, Any]) -> Any:
         output_len=_lengths(flags["output_len"], flags["length_cv"]),
         slo_ttft_p95=flags["slo_ttft_p95"],
         slo_tpot_p95=flags["slo_tpot_p95"],
+        slo_e2e_p95=flags["slo_e2e_p95"],
         tp=list(flags["tp"]) or None,
         weight_dtype=list(flags["weight_dtype"]) or None,
         kv_dtype=list(flags["kv_dtype"]) or None,
@@ -125,6 +197,8 @@ def _plan(flags: dict[str, Any]) -> Any:
         prefix_cache=flags["prefix_cache"],
         memory_fraction=flags["memory_fraction"],
         download=flags["download"],
+        date=flags["date"],
+        progress=progress,
     )
 
 
@@ -139,7 +213,31 @@ def _write(found: Any, path: Path) -> None:
         from capmodel.report.files import write_whole
 
         write_whole(path, json.dumps(found.to_dict(), indent=2).encode() + b"\n")
-    elif path.suffix.lower() == ".pdf":
-        found.write_pdf(path)
+    elif path.suffix.lower() == ".html":
+        found.write_html(path)
     else:
-        raise click.UsageError(f"--out {path}: expected a name that ends in .pdf or .json")
+        found.write_pdf(path)
+
+
+def _spelt(ctx: click.Context) -> Iterator[str]:
+    """The command as it was given: files by their name, without where the output went."""
+    yield from ("capmodel", "plan")
+    for option in ctx.command.params:
+        name = option.name or ""
+        given = ctx.get_parameter_source(name)
+        if name in ("out", "as_json") or given is None or given.name != "COMMANDLINE":
+            continue
+        value = ctx.params[name]
+        if isinstance(value, bool):
+            yield option.opts[0] if value else (option.secondary_opts or option.opts)[0]
+            continue
+        for one in value if option.multiple else [value]:
+            yield from (option.opts[0], _word(one))
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"{value[1]:g}" if value[0] == "*" else f"{value[0]}={value[1]:g}"
+    if isinstance(value, Path):
+        return value.name
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Tables of `capmodel plan`, from the plan's dict, for a terminal of 80 columns."""
+"""Tables of `capmodel plan`, from the plan's dict."""
 
 from collections import Counter
 from typing import Any
@@ -8,17 +8,21 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from capmodel.cli.terminal import terminal
+from capmodel.report.fields import RULERS, STAGES, limit_words, one_fails_words
 from capmodel.units import format_count, format_dollars, format_percent, format_seconds
 
 _FEW = 8
+Row = dict[str, Any]
 
 
-def print_plan(plan: dict[str, Any]) -> None:
+def print_plan(plan: Row) -> None:
     """The whole plan; an infeasible one says what is nearest and what blocks."""
-    console = Console(highlight=False)
+    console = terminal()
     console.print(escape(plan["message"]), style="bold", soft_wrap=True)
     if plan["recommendation"] is not None:
         _recommendation(console, plan)
+        _overflow(console, plan["clients"])
         _latency(console, plan)
         _costs(console, plan)
         _what_ifs(console, plan)
@@ -29,100 +33,117 @@ def print_plan(plan: dict[str, Any]) -> None:
         console.print(f"Note: {escape(line)}", soft_wrap=True)
 
 
-def _recommendation(console: Console, plan: dict[str, Any]) -> None:
-    best, clients, crossover = plan["recommendation"], plan["clients"], plan["crossover"]
-    lines = _lines("Recommendation")
+def _recommendation(console: Console, plan: Row) -> None:
+    best, clients = plan["recommendation"], plan["clients"]
+    lines = _lines(console, "Recommendation")
     lines.add_row(
         "Fleet",
         f"{best['replicas']} x tp {best['tp']} = {best['n_gpus']} {escape(best['gpu'])}",
     )
-    lines.add_row(
-        "  replicas over the step time's interval",
-        f"{best['replicas_low']} to {best['replicas_high']}",
-    )
+    low, high = best["replicas_low"], best["replicas_high"]
+    span = f"{low} to {high}" if low != high else f"{low} at either end"
+    lines.add_row("  replicas, step time low to high", span)
     lines.add_row("Weights, cache", f"{best['weight_dtype']}, {best['kv_dtype']}")
-    lines.add_row("More load is stopped by", best["limited_by"])
-    lines.add_row("Most of a step goes into", best["step_ruled_by"])
+    lines.add_row("Step times from", escape(best["step_basis"] or "the calibration given"))
+    busiest, mean = best["estimate"]["utilisation"], best["mean_load"]["utilisation"]
     lines.add_row(
-        "Utilisation, busiest and mean",
-        f"{format_percent(best['estimate']['utilisation'], 0)}, "
-        f"{format_percent(best['mean_load']['utilisation'], 0)}",
+        "Load against capacity",
+        f"{format_percent(busiest, 0)} at the busiest, {format_percent(mean, 0)} on average",
     )
+    lines.add_row("More load is stopped by", limit_words(best["limited_by"]))
+    ruler = best["step_ruled_by"]
+    lines.add_row("Most of a step goes into", RULERS.get(ruler, ruler))
+    lines.add_row("More batch ends at", plan["crossover"]["ceiling"])
+    lines.add_row("While one replica is down", one_fails_words(plan))
     spare = best["spare"]
     lines.add_row(
-        "One replica fails",
-        "promises kept" if spare["keeps_promises"] else "promises missed",
-    )
-    lines.add_row(
-        "  with a spare",
-        f"{spare['replicas']} replicas, {format_dollars(spare['dollars_per_hour'])}/h",
+        "  one to spare costs",
+        f"{format_dollars(spare['dollars_per_hour'])}/h for {spare['replicas']} replicas",
     )
     fits = clients["fits"]
     lines.add_row(
-        "Sequences a pool holds (p5, p50, p95)",
-        f"{fits['p5']:,.0f}, {fits['p50']:,.0f}, {fits['p95']:,.0f}",
+        "Requests a replica's cache holds",
+        f"{fits['p50']:,.0f} ({fits['p5']:,.0f} to {fits['p95']:,.0f} in 9 of 10 draws)",
     )
-    lines.add_row("Set max_num_seqs to", f"{clients['max_num_seqs']:,}")
-    lines.add_row("Let in at most", f"{clients['clients']:,} clients ({clients['limited_by']})")
-    lines.add_row("Ceiling", crossover["ceiling"])
+    lines.add_row("Set max_num_seqs to", f"{clients['max_num_seqs']:,} on every replica")
+    lines.add_row(
+        "Let in at most",
+        f"{clients['clients']:,} requests at once, for {limit_words(clients['limited_by'])}",
+    )
     console.print(lines)
-    risks = _table("Above the cap", "Sequences", "Pool overflows, preempts")
-    for risk in clients["risks"]:
-        risks.add_row(f"{risk['sequences']:,}", format_percent(risk["overflow"]))
-    console.print(risks)
 
 
-def _latency(console: Console, plan: dict[str, Any]) -> None:
-    latency, slo = plan["latency"], plan["slo"]
-    table = _table(f"What users feel ({latency['from']})", "", "Low", "Estimate", "High", "Promise")
-    promises = {"ttft_p95_s": slo["ttft_s"], "tpot_p95_s": slo["tpot_s"]}
-    names = [name for name in latency if name != "from" and not name.endswith("p99_s")]
-    for name in names:
-        row, limit = latency[name], promises.get(name)
-        kind, _, part = name.removesuffix("_s").partition("_")
-        table.add_row(
-            f"{kind.upper()} {part}",
-            *(_or_dash(row[end], format_seconds) for end in ("low", "estimate", "high")),
-            "" if limit is None else format_seconds(limit),
-        )
+def _overflow(console: Console, clients: Row) -> None:
+    """The cap and what lies above it; nothing to show where no risk does."""
+    risks = [risk for risk in clients["risks"] if risk["sequences"] >= clients["max_num_seqs"]]
+    near = [risk for risk in risks if risk["sequences"] <= 2 * clients["max_num_seqs"]]
+    if not any(risk["overflow"] >= 5e-4 for risk in near):
+        return
+    title = "Sequences let into a replica, and the chance that its cache overflows (preemption)"
+    table = _table(console, title, "Sequences", "Overflow")
+    table.columns[0].justify = "right"
+    for risk in near:
+        cap = "the cap, " if risk["sequences"] == clients["max_num_seqs"] else ""
+        table.add_row(f"{cap}{risk['sequences']:,}", _chance(risk["overflow"]))
     console.print(table)
 
 
-def _costs(console: Console, plan: dict[str, Any]) -> None:
+def _chance(share: float) -> str:
+    return "below 0.1 %" if 0 < share < 1e-3 else format_percent(share)
+
+
+def _latency(console: Console, plan: Row) -> None:
+    latency, slo = plan["latency"], plan["slo"]
+    promises = {f"{name}_p95_s": slo[f"{name}_s"] for name in ("ttft", "tpot", "e2e")}
+    promised = any(limit is not None for limit in promises.values())
+    source = latency["from"] if promised else f"{latency['from']}; nothing was promised"
+    heads = ("Low", "Estimate", "High", *(["Promise"] if promised else []))
+    table = _table(console, f"What users feel ({source})", "", *heads)
+    for name, row in latency.items():
+        if name == "from" or name.endswith("p99_s"):
+            continue
+        kind, _, part = name.removesuffix("_s").partition("_")
+        cells = [_or_dash(row[end], format_seconds) for end in ("low", "estimate", "high")]
+        if promised:
+            limit = promises.get(name)
+            cells.append("" if limit is None else format_seconds(limit))
+        table.add_row(f"{kind.upper()} {part}", *cells)
+    console.print(table)
+
+
+def _costs(console: Console, plan: Row) -> None:
     best, costs, energy = plan["recommendation"], plan["costs"], plan["energy"]
-    lines = _lines("Money and energy, at the mean load")
-    hour, price = best["dollars_per_hour"], best["price_per_gpu_hour"]
-    lines.add_row(
-        "Per hour",
-        f"{format_dollars(hour['estimate'])} ({format_dollars(hour['low'])} to "
-        f"{format_dollars(hour['high'])})",
-    )
-    lines.add_row(
-        "Per GPU-hour",
-        f"{format_dollars(price['estimate'])} ({format_dollars(price['low'])} to "
-        f"{format_dollars(price['high'])})",
-    )
-    for kind in ("output", "input", "cached"):
+    lines = _lines(console, "Money and energy, at the mean load")
+    for name, cost in (
+        ("The fleet, an hour", best["dollars_per_hour"]),
+        ("One GPU, an hour", best["price_per_gpu_hour"]),
+    ):
+        low, estimate, high = (format_dollars(cost[end]) for end in ("low", "estimate", "high"))
+        lines.add_row(name, f"{estimate} ({low} to {high})" if low != high else estimate)
+    for kind, words in (("output", "output"), ("input", "prompt"), ("cached", "cached prompt")):
         value = costs[f"per_million_{kind}"]
         if value is not None:
-            lines.add_row(f"Per million {kind} tokens", format_dollars(value))
+            lines.add_row(f"A million {words} tokens", format_dollars(value))
     for one in plan["break_even"]:
-        reach = "within" if one["reachable"] else "beyond"
         lines.add_row(
-            f"Cheaper than an API at {format_dollars(one['api_price'])}/M from",
-            f"{one['requests_per_s']:.3g} requests/s, {reach} this fleet",
+            f"An API at {format_dollars(one['api_price'])}/M is dearer from",
+            f"{one['requests_per_s']:.3g} requests/s (this fleet: {costs['capacity_per_s']:.3g})",
         )
     if energy is not None:
-        lines.add_row("Power at most", f"{energy['kilowatts']:.3g} kW")
+        lines.add_row("Power, every GPU at its rating", f"{energy['kilowatts']:.3g} kW")
         if energy["wh_per_million_output"] is not None:
             lines.add_row(
-                "  per million output tokens", f"{energy['wh_per_million_output']:,.0f} Wh"
+                "  a million output tokens", f"{energy['wh_per_million_output']:,.0f} Wh at most"
             )
     console.print(lines)
 
 
-def _what_ifs(console: Console, plan: dict[str, Any]) -> None:
-    table = _table("What if (steady-state estimates)", "", "GPUs", "$/h", "Fits", "TTFT", "TPOT")
+def _what_ifs(console: Console, plan: Row) -> None:
+    held = "held to the simulation" if plan["simulation"] else "steady state"
+    title = f"What if one thing changed (estimates, {held})"
+    table = _table(
+        console, title, "", "GPUs", "$/h", "Cache holds", "TTFT p95", "TPOT p95", wraps=0
+    )
     notes = list(dict.fromkeys(row["note"] for row in plan["what_ifs"] if row["note"]))
     for row in plan["what_ifs"]:
         mark = f" [{notes.index(row['note']) + 1}]" if row["note"] else ""
@@ -135,40 +156,46 @@ def _what_ifs(console: Console, plan: dict[str, Any]) -> None:
         console.print(escape(f"[{number}] {note}"), soft_wrap=True)
 
 
-def _sensitivities(console: Console, plan: dict[str, Any]) -> None:
-    table = _table("What moves the cost ($/h, fractional replicas)", "", "Low", "High", "$/h")
+def _sensitivities(console: Console, plan: Row) -> None:
+    title = "What moves the cost ($/h in proportion to need; GPUs in whole replicas)"
+    table = _table(console, title, "", "Low", "High", "$/h", "GPUs")
     for row in plan["sensitivities"]:
         table.add_row(
             row["name"],
             row["low_input"],
             row["high_input"],
             f"{format_dollars(row['low'])} to {format_dollars(row['high'])}",
+            f"{row['low_gpus']} to {row['high_gpus']}",
         )
     console.print(table)
 
 
-def _front(console: Console, plan: dict[str, Any]) -> None:
+def _front(console: Console, plan: Row) -> None:
+    best = plan["recommendation"]
     table = _table(
-        "Cost against latency (estimates)", "Fleet", "Weights, cache", "$/h", "E2E", "TPOT p95"
-    )
+        console, "Cost against latency (estimates; * the recommendation)",
+        "Fleet", "Weights, cache", "$/h", "E2E mean", "TTFT p95", "TPOT p95",
+    )  # fmt: skip
+    same = ("gpu", "tp", "weight_dtype", "kv_dtype", "replicas")
     for point in plan["pareto"][:_FEW]:
+        mark = " *" if all(point[key] == best[key] for key in same) else ""
         table.add_row(
-            escape(f"{point['replicas']} x tp {point['tp']} {point['gpu']}"),
+            escape(f"{point['replicas']} x tp {point['tp']} {point['gpu']}{mark}"),
             f"{point['weight_dtype']}, {point['kv_dtype']}",
             format_dollars(point["dollars_per_hour"]),
             format_seconds(point["e2e_mean_s"]),
+            format_seconds(point["ttft_p95_s"]),
             format_seconds(point["tpot_p95_s"]),
         )
     console.print(table)
 
 
-def _rejected(console: Console, plan: dict[str, Any]) -> None:
+def _rejected(console: Console, plan: Row) -> None:
     rejected = plan["rejected"]
     if not rejected:
         return
     counts = Counter(row["stage"] for row in rejected)
-    said = ", ".join(f"{count} by {stage}" for stage, count in counts.most_common())
-    table = _table(f"Set aside: {said}", "Candidate", "Why")
+    table = _table(console, f"Set aside: {len(rejected)}", "Candidate", "Why", wraps=1)
     shown: Counter[tuple[str, str]] = Counter()
     for row in rejected:
         shown[row["gpu"], row["stage"]] += 1
@@ -177,8 +204,10 @@ def _rejected(console: Console, plan: dict[str, Any]) -> None:
         name = f"{row['tp']} x {row['gpu']}, {row['weight_dtype']}, {row['kv_dtype']} cache"
         table.add_row(escape(name), escape(row["reason"]))
     console.print(table)
+    for stage, count in counts.most_common():
+        console.print(f"{count}: {STAGES.get(stage, stage)}", soft_wrap=True)
     if len(rejected) > len(table.rows):
-        console.print(f"... and {len(rejected) - len(table.rows)} more (--json lists them all)")
+        console.print(f"(--json lists all {len(rejected)})")
 
 
 def _or_dash(value: float | None, show: Any) -> str:
@@ -194,17 +223,21 @@ _WHAT_IF = {
 }
 
 
-def _table(title: str, *names: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for index, name in enumerate(names):
-        table.add_column(name, justify="left" if index == 0 else "right", overflow="fold")
+def _table(
+    console: Console, title: str, first: str, *others: str, wraps: int | None = None
+) -> Table:
+    """A quiet table under its title, however narrow it is. wraps: the column that may, if any."""
+    console.print(f"\n{escape(title)}", style="bold", soft_wrap=True)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
+    for place, name in enumerate((first, *others)):
+        whole = place != wraps
+        table.add_column(name, justify="right" if place and whole else "left", no_wrap=whole)
     return table
 
 
-def _lines(title: str) -> Table:
-    table = Table(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE, show_header=False
-    )
+def _lines(console: Console, title: str) -> Table:
+    console.print(f"\n{title}", style="bold")
+    table = Table(box=None, show_header=False)
+    table.add_column(no_wrap=True)
     table.add_column()
-    table.add_column(overflow="fold")
     return table

@@ -5,27 +5,43 @@ from typing import Any
 
 import click
 
-from capmodel.cli import options
+from capmodel.cli import deployment, options
 
 
 @click.command(name="sweep")
 @options.model
-@click.option("--gpu", multiple=True, metavar="NAME|PATH", help="Repeatable; none: all.")
-@click.option(
-    "--tp", multiple=True, type=click.IntRange(min=1), help="Repeatable; none: 1, 2, 4, 8."
-)
-@click.option("--weight-dtype", multiple=True, metavar="DTYPE", help="Repeatable; none: search.")
-@click.option("--kv-dtype", multiple=True, metavar="DTYPE", help="Repeatable; none: bf16, fp8.")
+@deployment.gpu
+@deployment.tp
+@deployment.weight_dtype
+@deployment.kv_dtype
 @options.engine
-@click.option("--calibration", type=click.Path(path_type=Path), help="None: those shipped.")
-@click.option("--max-batch", type=click.IntRange(min=1), default=512, show_default=True)
-@click.option("--max-context", type=click.IntRange(min=1), default=32768, show_default=True)
+@deployment.calibration
 @click.option(
-    "--points", type=click.IntRange(min=1), default=1_000_000, show_default=True,
+    "--max-batch",
+    type=click.IntRange(min=1),
+    default=512,
+    show_default=True,
+    metavar="N",
+    help="Largest batch: sequences decoded together.",
+)
+@click.option(
+    "--max-context",
+    type=click.IntRange(min=1),
+    default=32768,
+    show_default=True,
+    metavar="TOKENS",
+    help="Longest context: cached tokens per sequence.",
+)
+@click.option(
+    "--points",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    metavar="N",
     help="About so many rows, spread over batches and contexts.",
-)  # fmt: skip
-@click.option("--dask", metavar="ADDRESS", help="A Dask scheduler to work on.")
-@options.out
+)
+@click.option("--dask", metavar="ADDRESS", help="A Dask scheduler to work on (the extra `dask`).")
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="The Parquet file to write.")
 @options.as_json
 def command(**flags: Any) -> int:
     """Step time, tokens/s and fit of every deployment at every batch and context.
@@ -37,6 +53,7 @@ def command(**flags: Any) -> int:
     """  # fmt: skip
     from rich.progress import Progress
 
+    from capmodel.cli.terminal import terminal
     from capmodel.planner.grid import grid_axes, roofline_setting
     from capmodel.planner.sweep import sweep
 
@@ -50,7 +67,7 @@ def command(**flags: Any) -> int:
     batch, context = grid_axes(
         flags["model"], gpus, flags["max_batch"], flags["max_context"], flags["points"], **chosen
     )
-    with Progress(transient=True, disable=flags["as_json"]) as bar:
+    with Progress(transient=True, disable=flags["as_json"], console=terminal(stderr=True)) as bar:
         task = bar.add_task("Step times", total=None)
         result = sweep(
             flags["model"],

@@ -8,8 +8,10 @@ from capmodel.planner.verify import Verified
 from capmodel.steptime import StepTime
 
 
-def doubts(chosen: Option, verified: tuple[Verified, ...], load: Demand) -> list[str]:
-    """What to mind about the chosen fleet, a sentence each."""
+def doubts(
+    chosen: Option, verified: tuple[Verified, ...], load: Demand, engine: str | None
+) -> list[str]:
+    """What to mind about the chosen fleet, a sentence each. engine: as asked for, if any."""
     lines = []
     candidate = chosen.replica.candidate
     if candidate.gpu.assumption:
@@ -32,6 +34,11 @@ def doubts(chosen: Option, verified: tuple[Verified, ...], load: Demand) -> list
     step_time = chosen.replica.step_time
     if isinstance(step_time, StepTime):
         lines += _extrapolation(step_time, chosen, load)
+        if engine is None and not step_time.basis.startswith("vllm"):
+            lines.append(
+                f"no engine was named: step times are from {step_time.basis}, scheduling as vLLM "
+                "does it (--engine)"
+            )
     if chosen.replica.low_factor == chosen.replica.high_factor == 1.0:
         lines.append("the calibration has no interval here, so low and high equal the estimate")
     if load.mix.hit_share > 0:

@@ -1,6 +1,6 @@
 """`plan`: from a workload to GPUs, latency and money."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -24,6 +24,9 @@ from capmodel.planner.variations import Planned, best_elsewhere, held_to, sensit
 from capmodel.planner.verify import Verified, cover, run_fleet, server_of, verify
 from capmodel.shapes import ModelLike, load_shape
 from capmodel.workload import Lengths, Requests, SharedPrefix, Slo
+
+# Called with what is being done, how much is done, and all there is.
+Progress = Callable[[str, int, int], None]
 
 # Fleets that are simulated at most to find the cheapest.
 _SIMULATED = 16
@@ -55,6 +58,7 @@ def plan(
     memory_fraction: float = MEMORY_FRACTION,
     download: bool = False,
     date: str | None = None,
+    progress: Progress | None = None,
 ) -> Plan:
     """The cheapest fleet that serves a workload within its promises, and how sure that is.
 
@@ -67,7 +71,8 @@ def plan(
     cheapest few against continuous batching of the requests. seed: of arrivals and lengths. cv: of
     the gaps between arrivals; prefix: shared prefixes; prefix_cache: whether the engine keeps
     them. memory_fraction: of the memory, what the engine may use. download: fetch the config of a
-    `model` outside the catalogue. date: the ISO day the plan carries; None: today.
+    `model` outside the catalogue. date: the ISO day the plan carries; None: today. progress:
+    called with a label, what is done and all there is.
 
     Raises ValueError for bad input, InfeasiblePlan (with the closest candidate) where no
     candidate fits the model or keeps the promises.
@@ -93,10 +98,13 @@ def plan(
     asked = Plan(shape, load, slo, setting, seed, "", date=day(date), inputs=inputs)
     looked_at = list(candidates(shape, gpu, tp, weight_dtype, kv_dtype))
     prices = _by_name(price, looked_at)
+    show = progress or (lambda label, done, total: None)
+    show("candidates sized", 0, len(looked_at))
     found = search(shape, looked_at, load, slo, setting, prices, prices_required=gpu is not None)
     if not found.options:
         raise infeasible(asked, found)
-    tried = _simulated(found.options, load, slo) if simulate else []
+    show("candidates sized", len(looked_at), len(looked_at))
+    tried = _simulated(found.options, load, slo, show) if simulate else []
     holding = [run for run in tried if run.holds]
     if simulate and not holding:
         raise infeasible_by_simulation(asked, found, tried)
@@ -134,6 +142,7 @@ def _finished(asked: Plan, found: Search, tried: list[Verified], best: Verified 
     options = (chosen, *_others(found.options, tried, chosen))
     planned = Planned(asked.shape, chosen, load, slo, asked.setting, held_to(chosen, best, load))
     other = best_elsewhere(options, replica.candidate.gpu)
+    other_run = next((run for run in tried if run.option is other), None)
     return replace(
         asked,
         message=headline(chosen, best),
@@ -147,9 +156,9 @@ def _finished(asked: Plan, found: Search, tried: list[Verified], best: Verified 
         clients=client_cap(chosen, load),
         steps=tuple(step_rows(replica, load)),
         crossover=crossover(replica, load),
-        what_ifs=tuple(what_ifs(planned, other)),
+        what_ifs=tuple(what_ifs(planned, other, other_run)),
         sensitivities=tuple(sensitivities(planned)),
-        warnings=tuple(doubts(chosen, verified, load)),
+        warnings=tuple(doubts(chosen, verified, load, asked.setting.engine)),
     )
 
 
@@ -166,13 +175,15 @@ def _others(options: Sequence[Option], tried: Sequence[Verified], chosen: Option
     return sorted(others, key=lambda one: (one.dollars_per_hour, one.estimate.e2e_mean_s))
 
 
-def _simulated(options: Sequence[Option], load: Demand, slo: Slo) -> list[Verified]:
+def _simulated(options: Sequence[Option], load: Demand, slo: Slo, show: Progress) -> list[Verified]:
     """The cheapest few, until the next cannot be cheaper than the best that holds."""
     tried: list[Verified] = []
     best = float("inf")
     for option in options:
-        if sum(run.tries for run in tried) >= _SIMULATED or option.dollars_per_hour >= best:
+        done = sum(run.tries for run in tried)
+        if done >= _SIMULATED or option.dollars_per_hour >= best:
             break
+        show("fleets simulated", done, _SIMULATED)
         run = verify(option, load, slo, best)
         tried.append(run)
         if run.holds:

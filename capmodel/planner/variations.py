@@ -163,12 +163,15 @@ class Planned:
         )
 
 
-def what_ifs(planned: Planned, other: Option | None) -> list[WhatIf]:
-    """The table of what-ifs. other: the best option on another GPU, None where there is none."""
-    return list(_what_ifs(planned, other))
+def what_ifs(planned: Planned, other: Option | None, run: Verified | None = None) -> list[WhatIf]:
+    """The table of what-ifs.
+
+    other: the best option on another GPU, None where there is none; run: as it was simulated.
+    """
+    return list(_what_ifs(planned, other, run))
 
 
-def _what_ifs(planned: Planned, other: Option | None) -> Iterator[WhatIf]:
+def _what_ifs(planned: Planned, other: Option | None, run: Verified | None) -> Iterator[WhatIf]:
     own, load = planned.option.replica.candidate, planned.demand
     yield planned.resized("as planned")
     cache = "bf16" if own.kv_dtype.startswith("fp8") else "fp8"
@@ -184,7 +187,8 @@ def _what_ifs(planned: Planned, other: Option | None) -> Iterator[WhatIf]:
     yield planned.resized("prompts doubled", f"prompts twice as long{cut}", demand=longer)
     yield planned.resized("half the load", demand=changed(load, load=0.5))
     if other is not None:
-        yield planned.resized(
+        own_run = planned if run is None else replace(planned, held=held_to(other, run, load))
+        yield own_run.resized(
             f"another GPU: {other.replica.candidate.name}",
             candidate=other.replica.candidate,
             price=other.price,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from capmodel.report.numbers import NONE, milliseconds, number, percent, whole
-from capmodel.units import format_dollars, format_gib
+from capmodel.units import format_dollars, format_gib, format_seconds
 
 # Keys whose label the words of the key do not make plain.
 LABELS = {
@@ -65,10 +65,19 @@ LABELS = {
 LIMITS = {
     "ttft": "the promised time to the first token",
     "tpot": "the promised time per token",
+    "e2e": "the promised time to the end",
     "cache": "room in the KV cache",
     "max_num_seqs": "the engine's limit on sequences",
     "max_num_batched_tokens": "the engine's limit on tokens a step",
     "throughput": "throughput: more batch brings no more tokens",
+}
+# Why a candidate is set aside, as the planner names it.
+STAGES = {
+    "memory": "the model or its longest request does not fit",
+    "slo": "a promise is missed with hardly any load",
+    "price": "no price is known",
+    "step time": "no step time is known",
+    "simulation": "the simulation missed a promise",
 }
 RULERS = {"weights": "weights and fixed work", "cache": "reading the cache", "prompts": "prompts"}
 
@@ -132,6 +141,24 @@ def pairs(values: Mapping[str, Any], *skip: str) -> tuple[tuple[str, str], ...]:
 def limit_words(name: str) -> str:
     """What stops more load, in words."""
     return LIMITS.get(name, name)
+
+
+def one_fails_words(plan: Mapping[str, Any]) -> str:
+    """What happens while one replica is down, as the end of a sentence."""
+    best = plan["recommendation"]
+    spare = best["spare"]
+    left = spare["one_fails"]
+    if best["replicas"] == 1:
+        return "nothing is served until it is back"
+    if left is None:
+        return "the rest cannot keep up"
+    if any(plan["slo"].get(f"{name}_s") is not None for name in ("ttft", "tpot", "e2e")):
+        kept = spare["keeps_promises"]
+        return "the rest keep the promises" if kept else "the rest keep up, but miss a promise"
+    return (
+        f"the rest keep up: TTFT p95 {format_seconds(left['ttft_p95_s'])}, TPOT p95 "
+        f"{format_seconds(left['tpot_p95_s'])}"
+    )
 
 
 def shortened(text: str, at_most: int = 34) -> str:

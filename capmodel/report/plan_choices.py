@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from capmodel.report.document import Block, Bullets, Column, Pairs, Table, Text
-from capmodel.report.fields import cell, fleet_name, limit_words, pairs
+from capmodel.report.fields import STAGES, cell, fleet_name, limit_words, pairs
 from capmodel.report.numbers import number, whole
 from capmodel.report.plan_figures import tornado_picture
 from capmodel.units import format_dollars
@@ -286,15 +286,6 @@ def _tried(rows: Sequence[Row]) -> Table:
             for row in rows
         ),
     )
-
-
-STAGES = {
-    "memory": "the model or its longest request does not fit",
-    "slo": "a promise is missed with hardly any load",
-    "price": "no price is known",
-    "step time": "no step time is known",
-    "simulation": "the simulation missed a promise",
-}
 
 
 def rejected_blocks(plan: Row) -> list[Block]:

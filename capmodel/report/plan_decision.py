@@ -13,9 +13,8 @@ from capmodel.report.document import (
     Text,
     Verdict,
 )
-from capmodel.report.fields import RULERS, cell, fleet_name, limit_words
+from capmodel.report.fields import RULERS, STAGES, cell, fleet_name, limit_words, one_fails_words
 from capmodel.report.numbers import NONE, number, whole
-from capmodel.report.plan_choices import STAGES
 from capmodel.report.plan_figures import cost_picture
 from capmodel.units import format_dollars, format_percent, format_seconds
 
@@ -76,10 +75,10 @@ def _feasible(plan: Row) -> list[Block]:
         _felt(plan),
         Text(_binds(plan), lead="What binds."),
         Text(_how_sure(plan), lead="How sure."),
-        Text(_one_fails(best), lead="If a replica fails."),
+        Text(_one_fails(plan), lead="While one replica is down."),
         Text(
             f"Set max_num_seqs to {whole(clients['max_num_seqs'])} on every replica and let at "
-            f"most {whole(clients['clients'])} requests into the fleet at once; more would break "
+            f"most {whole(clients['clients'])} requests into the fleet at once, for "
             f"{limit_words(clients['limited_by'])}.",
             lead="What to set.",
         ),
@@ -222,17 +221,9 @@ def _how_sure(plan: Row) -> str:
     return text
 
 
-def _one_fails(best: Row) -> str:
-    spare = best["spare"]
-    if best["replicas"] == 1:
-        first = "There is no other: nothing is served until it is back."
-    elif spare["keeps_promises"]:
-        first = "The rest keep the promises."
-    elif spare["one_fails"] is None:
-        first = "The rest cannot keep up."
-    else:
-        first = "The rest keep up, but miss the promises."
+def _one_fails(plan: Row) -> str:
+    spare, first = plan["recommendation"]["spare"], one_fails_words(plan)
     return (
-        f"{first} With one spare: {whole(spare['replicas'])} replicas, "
-        f"{format_dollars(spare['dollars_per_hour'])} an hour."
+        f"{first[:1].upper()}{first[1:]}. One to spare makes it {whole(spare['replicas'])} "
+        f"replicas and {format_dollars(spare['dollars_per_hour'])} an hour."
     )

@@ -54,7 +54,7 @@ def test_an_impossible_promise_ends_with_one_and_the_closest(capsys, tmp_path):
         ([*CHAT, "--price", "cheap"], "no price"),
         ([*CHAT, "--price", "-1"], "0 or more"),
         ([*CHAT, "--tp", "0"], "0 is not in the range"),
-        ([*CHAT, "--no-simulate", "-o", "plan.docx"], "ends in .pdf or .json"),
+        ([*CHAT, "--no-simulate", "-o", "plan.docx"], "ends in .json, .pdf or .html"),
         ([*CHAT, "--calibration", "none.json"], "none.json"),
         (["sweep", "--model", "llama-3.1-8b"], "--out"),
     ],
