@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from capmodel.simulation.records import Simulation
 
@@ -107,7 +107,7 @@ def replicate(
         raise ValueError("Got no seeds, but expected at least one replication")
     n = len(table)
     spread = table.std(ddof=1) / np.sqrt(n) if n > 1 else table.iloc[0] * np.nan
-    reach = float(stats.t.ppf(0.5 + level / 2, n - 1)) if n > 1 else float("nan")
+    reach = float(stdtrit(n - 1, 0.5 + level / 2)) if n > 1 else float("nan")
     mean = table.mean()
     return pd.DataFrame({"mean": mean, "low": mean - reach * spread, "high": mean + reach * spread})
 
