@@ -11,6 +11,8 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
+from capmodel.words import one_line, shown
+
 # The dtype a matmul runs in, by weight dtype, best first: int4 and int8 weights are
 # weight-only (dequantised to 16 bits), fp8 and fp4 fall back to 16 bits without hardware.
 _MATMUL = {
@@ -23,6 +25,22 @@ _MATMUL = {
     "nvfp4": ("fp4", "bf16", "fp16"),
     "mxfp4": ("fp4", "bf16", "fp16"),
 }
+
+# What a figure of one accelerator can be, generously [its unit], and how it is written.
+_CAPACITY = (1e8, 1e13, "byte", "80 GB are written 80e9")
+_SPEED = (5e9, 1e17, "byte/s", "3.35 TB/s are written 3.35e12")
+_PEAK = (5e10, 1e18, "FLOP/s", "989 TFLOP/s are written 989e12")
+_RANGES = {
+    "memory_bytes": _CAPACITY,
+    "memory_reported_bytes": _CAPACITY,
+    "bandwidth_bytes_per_s": _SPEED,
+    "link_bytes_per_s": (1e8, 1e14, "byte/s", "450 GB/s are written 450e9"),
+    "tdp_w": (1.0, 1e5, "W", "700 W are written 700"),
+    "price_low": (1e-3, 1e4, "$/h", "price is of one GPU for one hour"),
+    "price_high": (1e-3, 1e4, "$/h", "price is of one GPU for one hour"),
+}
+# 16-bit FLOP per byte of bandwidth: the GPUs of the catalogue lie between 110 and 500.
+_INTENSITY = (2.0, 2e4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +84,13 @@ class Gpu:
             peak = getattr(self, f"{dtype}_flops_per_s")
             if peak is not None:
                 return float(peak)
+        wanted = f"{_MATMUL[weight_dtype][0]}_flops_per_s"
+        also = (
+            "" if self.bandwidth_bytes_per_s else ", and bandwidth_bytes_per_s, which it lacks too,"
+        )
         raise ValueError(
             f"GPU {self.name} has no peak FLOP/s for {weight_dtype} weights; "
-            f"give {_MATMUL[weight_dtype][0]}_flops_per_s in a TOML entry of your own"
+            f"give {wanted}{also} in a TOML entry of your own"
         )
 
 
@@ -96,6 +118,38 @@ def load_gpu(gpu: "str | dict[str, object] | Path | Gpu") -> Gpu:
 def gpu_names() -> list[str]:
     """Names of the catalogue, one's own entries included."""
     return sorted(_catalogue(os.environ.get("CAPMODEL_CATALOG", "")))
+
+
+def is_shipped(name: str) -> bool:
+    """True for a GPU whose figures are those of the package's own catalogue."""
+    try:
+        return load_gpu(name) == _by_name(name, "")
+    except ValueError:
+        return False
+
+
+def implausible(figure: str, value: float) -> str | None:
+    """Why `value` cannot be that figure of a GPU, with how it is written; None where it can.
+
+    figure: the name of a field of `Gpu`, or `flops_per_s`.
+    """
+    low, high, unit, remedy = _RANGES.get(figure, _PEAK)
+    if low <= value <= high:
+        return None
+    return f"expected {low:g} to {high:g} {unit}: {remedy}"
+
+
+def out_of_proportion(bandwidth_bytes_per_s: float, flops_per_s: float) -> str | None:
+    """Why the two cannot belong to one GPU; None where they can."""
+    ratio = flops_per_s / bandwidth_bytes_per_s
+    low, high = _INTENSITY
+    if low <= ratio <= high:
+        return None
+    return (
+        f"{flops_per_s:g} FLOP/s over {bandwidth_bytes_per_s:g} byte/s are {ratio:.3g} FLOP per "
+        f"byte, but expected {low:g} to {high:g}: one of the two is in another unit "
+        f"({_SPEED[3]}, {_PEAK[3]})"
+    )
 
 
 @lru_cache(maxsize=512)
@@ -147,31 +201,39 @@ def _from_file(path: Path) -> Gpu:
 
 def _build(name: str, entry: dict[str, object], where: str) -> Gpu:
     known = {field.name for field in fields(Gpu)} - {"name"}
-    for key in entry:
+    values: dict[str, object] = {}
+    problems: list[str] = []
+    for key, value in entry.items():
         if key not in known:
             near = difflib.get_close_matches(key, known, n=2) or sorted(known)
-            raise ValueError(
-                f"GPU {name} ({where}): unknown field {key!r}; did you mean {' or '.join(near)}?"
-            )
-    values: dict[str, object] = {}
-    for key, value in entry.items():
-        if key == "aliases":
+            problems.append(f"unknown field {key!r}; did you mean {' or '.join(near)}?")
+        elif key == "aliases":
             values[key] = tuple(str(item) for item in value) if isinstance(value, list) else ()
-        elif key.endswith(("_bytes", "_per_s", "_w")) or key in ("price_low", "price_high"):
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int | float)
-                or not 0 < value < 1e30
-            ):
-                raise ValueError(
-                    f"GPU {name} ({where}): {key} is {value!r}, but expected a positive number"
-                )
-            values[key] = float(value)
+        elif key in _RANGES or key.endswith("_per_s"):
+            wrong = _wrong_figure(key, value)
+            if wrong:
+                problems.append(f"{key} is {shown(value)}, but {wrong}")
+            else:
+                values[key] = float(value)  # type: ignore[arg-type]
         else:
             values[key] = str(value)
-    if "memory_bytes" not in values:
-        raise ValueError(f"GPU {name} ({where}): memory_bytes is missing")
+    if "memory_bytes" not in entry:
+        needed = [key for key in ("bandwidth_bytes_per_s", "bf16_flops_per_s") if key not in entry]
+        more = f" (and {' and '.join(needed)}, which step times need)" if needed else ""
+        problems.append(f"memory_bytes is missing{more}")
+    peak = values.get("bf16_flops_per_s", values.get("fp16_flops_per_s"))
+    if isinstance(peak, float) and isinstance(values.get("bandwidth_bytes_per_s"), float):
+        odd = out_of_proportion(values["bandwidth_bytes_per_s"], peak)  # type: ignore[arg-type]
+        problems += [odd] if odd else []
+    if problems:
+        raise ValueError(f"GPU {one_line(name)} ({where}): {'; '.join(problems)}")
     return Gpu(name=name, **values)  # type: ignore[arg-type]
+
+
+def _wrong_figure(key: str, value: object) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
+        return "expected a positive number"
+    return implausible(key, value)
 
 
 def _normal(text: str) -> str:

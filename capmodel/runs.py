@@ -4,13 +4,29 @@
 a table is reported at once, by row, column, value and reason.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from capmodel.cells import hashable_cells, number_cells, text_cells
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
+from capmodel.gpus import implausible
+from capmodel.own_entries import own_entry_problems
+from capmodel.problems import RunsError, problem_table
+from capmodel.words import one_line
+
+__all__ = [
+    "GPU_COLUMNS",
+    "PREFILL_INSIDE",
+    "RUNS",
+    "SHAPE_COLUMNS",
+    "STEP_TIME_DEFINITIONS",
+    "RunColumn",
+    "RunsError",
+    "problem_table",
+    "validate_runs",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +113,9 @@ RUNS: tuple[RunColumn, ...] = (
     _number("n_params", "", "shape: parameters", minimum=1, maximum=1e15),
     _count("n_experts", "", "shape: experts per MoE layer"),
     _count("n_experts_per_token", "", "shape: experts a token is routed to"),
-    _number("memory_bytes", "byte", "GPU: marketed memory", minimum=1, maximum=1e15),
-    _number("bandwidth_bytes_per_s", "byte/s", "GPU: datasheet bandwidth", minimum=1, maximum=1e18),
-    _number("flops_per_s", "FLOP/s", "GPU: dense peak of the matmul", minimum=1, maximum=1e20),
+    _number("memory_bytes", "byte", "GPU: marketed memory"),
+    _number("bandwidth_bytes_per_s", "byte/s", "GPU: datasheet bandwidth"),
+    _number("flops_per_s", "FLOP/s", "GPU: dense peak of the matmul"),
 )  # fmt: skip
 
 SHAPE_COLUMNS = ("n_layers", "hidden_size", "n_heads", "n_kv_heads", "head_dim",
@@ -121,35 +137,6 @@ PREFILL_INSIDE = ("e2e_over_output", "tpot")
 _BY_NAME = {column.name: column for column in RUNS}
 
 
-class RunsError(ValueError):
-    """A runs table that cannot be used.
-
-    problems: one row per problem, columns `row` (counted from 1 below the header), `column`,
-    `value` and `reason`.
-    """
-
-    def __init__(self, problems: pd.DataFrame, where: str = "runs table") -> None:
-        self.problems = problems.reset_index(drop=True)
-        self.where = where
-        super().__init__(self._message())
-
-    def _message(self, limit: int = 8) -> str:
-        lines = [
-            f"{'row ' + str(row) + ', ' if row else ''}{column}: {reason}"
-            + (f" (got {value!r})" if value is not None else "")
-            for row, column, value, reason in self.problems.head(limit).itertuples(index=False)
-        ]
-        more = len(self.problems) - len(lines)
-        tail = [f"and {more} more"] if more > 0 else []
-        count = f"{len(self.problems)} problem{'s' if len(self.problems) > 1 else ''}"
-        return f"{self.where} has {count}: " + "; ".join(lines + tail)
-
-
-def problem_table(problems: Sequence[tuple[int | None, str, object, str]]) -> pd.DataFrame:
-    """Problems as the table that `RunsError` carries."""
-    return pd.DataFrame(problems, columns=["row", "column", "value", "reason"], dtype=object)
-
-
 def validate_runs(runs: pd.DataFrame, where: str = "runs table") -> pd.DataFrame:
     """A checked copy of `runs`: canonical dtypes, defaults filled, `step_time_s` present.
 
@@ -166,9 +153,11 @@ def validate_runs(runs: pd.DataFrame, where: str = "runs table") -> pd.DataFrame
             problems.extend(found)
         elif column.default is not None:
             checked[column.name] = pd.Series(column.default, index=runs.index)
-    extra = {str(name): runs[name] for name in runs if name not in _BY_NAME}
+    extra = {str(name): hashable_cells(runs[name]) for name in runs if name not in _BY_NAME}
     table = pd.DataFrame({**checked, **extra}, index=runs.index).reset_index(drop=True)
     problems += _check_across(table)
+    if not any(map(len, problems)):
+        problems += own_entry_problems(table, SHAPE_COLUMNS, GPU_COLUMNS)
     found = [frame for frame in problems if len(frame)]
     if found:
         raise RunsError(pd.concat(found).sort_values("row", kind="stable"), where)
@@ -200,23 +189,24 @@ def _check_layout(runs: pd.DataFrame, where: str) -> None:
 
 def _check_column(series: pd.Series, column: RunColumn) -> tuple[pd.Series, list[pd.DataFrame]]:
     series = series.reset_index(drop=True)
-    absent = series.isna()
-    if not pd.api.types.is_numeric_dtype(series):
-        absent = absent | (series.astype(str).str.strip() == "")
     if column.kind == "text":
-        text = series.astype(str).str.strip().where(~absent, "")
+        text, reasons = text_cells(series)
+        found = _rows_by_reason(series, reasons, column.name)
         if column.required:
-            bad = absent
-            return text, [_rows(series, bad, column.name, "a name is needed here")]
-        return text.where(~absent, str(column.default or "")), []
-    numbers = pd.to_numeric(series, errors="coerce").astype(float)
-    unreadable = numbers.isna() & ~absent
-    why = _why_no_number(series[unreadable]) if unreadable.any() else ""
-    found = [_rows(series, unreadable, column.name, why)]
+            nameless = (text == "") & (reasons == "")
+            return text, [*found, _rows(series, nameless, column.name, "a name is needed here")]
+        return text.where(text != "", str(column.default or "")), found
+    numbers, absent, reasons = number_cells(series, column.unit)
+    vague = reasons == "not a number"
+    if vague.any():
+        reasons = reasons.mask(vague, _why_no_number(series[vague]))
+    found = _rows_by_reason(series, reasons, column.name)
     if column.required or column.name == "step_time_s":
         found.append(_rows(series, absent, column.name, "a number is needed here"))
     infinite = pd.Series(np.isinf(numbers), index=numbers.index)
     found.append(_rows(series, infinite, column.name, "must be finite"))
+    if column.name in GPU_COLUMNS:
+        return numbers, [*found, *_gpu_figures(series, numbers.mask(infinite), column.name)]
     if column.minimum is not None:
         low = numbers < column.minimum
         least = "above 0" if column.minimum <= 1e-3 else f"at least {column.minimum:g}"
@@ -236,8 +226,21 @@ def _check_column(series: pd.Series, column: RunColumn) -> tuple[pd.Series, list
     return numbers, found
 
 
+def _gpu_figures(series: pd.Series, numbers: pd.Series, name: str) -> list[pd.DataFrame]:
+    """Figures that no GPU has, with how they are written."""
+    reasons = {value: implausible(name, value) or "" for value in numbers.dropna().unique()}
+    words = [reasons.get(value, "") for value in numbers]
+    return _rows_by_reason(series, pd.Series(words, index=series.index), name)
+
+
+def _rows_by_reason(series: pd.Series, reasons: pd.Series, column: str) -> list[pd.DataFrame]:
+    different = [str(reason) for reason in reasons.unique() if reason]
+    return [_rows(series, reasons == reason, column, reason) for reason in different]
+
+
 def _why_no_number(values: pd.Series) -> str:
-    if values.astype(str).str.contains(r"^\s*[\d.,' ]+\s*$", regex=True).any():
+    written = values.map(str).astype(str)
+    if written.str.contains(r"^[\d.,' \s]+$", regex=True).any():
         return "not a number; write it without thousands separators and with a decimal point"
     return "not a number"
 
@@ -255,7 +258,7 @@ def _check_across(table: pd.DataFrame) -> list[pd.DataFrame]:
                     canonical(value)
                 except ValueError as error:
                     hit = (table[name] == value) & (value != "")
-                    found.append(_rows(table[name], hit, name, str(error)))
+                    found.append(_rows(table[name], hit, name, one_line(error)))
     known = ", ".join(STEP_TIME_DEFINITIONS)
     unknown = ~table["step_time_definition"].isin(list(STEP_TIME_DEFINITIONS))
     found.append(_rows(table["step_time_definition"], unknown, "step_time_definition",
@@ -289,8 +292,12 @@ def _rows(series: pd.Series, bad: pd.Series, column: str, reason: str) -> pd.Dat
     bad = bad.fillna(False).astype(bool)
     values = series[bad]
     return pd.DataFrame(
-        {"row": values.index + 1, "column": column, "value": values.to_numpy(object),
+        {"row": values.index + 1, "column": column, "value": _as_objects(values),
          "reason": reason}, dtype=object)  # fmt: skip
+
+
+def _as_objects(values: pd.Series) -> list[object]:
+    return [None if isinstance(value, float) and value != value else value for value in values]
 
 
 def _unit(column: RunColumn) -> str:

@@ -28,8 +28,8 @@ from capmodel.splits import CONFIGURATION, SPLITS
 
 PACKAGE = Path(cm.__file__).parent
 FLOORS = (
-    {"units", "dtypes", "shapes", "gpus"},
-    {"kvcache", "weights", "runs", "distributed"},
+    {"units", "dtypes", "shapes", "gpus", "words", "engines"},
+    {"kvcache", "weights", "runs", "distributed", "cells", "problems", "own_entries"},
     {"memory", "ingest", "datasets"},
     {"features", "traffic"},
     {"quality", "roofline", "regressor", "splits", "baselines", "steptime", "coverage", "profile",

@@ -64,8 +64,8 @@ def command(
 @contextmanager
 def _progress(paths: tuple[str, ...]) -> Iterator[Callable[[int], None] | None]:
     """A bar on stderr where a file is large enough to wait for."""
-    from capmodel.ingest.files import expand_paths
     from capmodel.ingest.large import is_large
+    from capmodel.ingest.paths import expand_paths
 
     files = [path for path, _ in expand_paths(paths) if path.is_file()]
     if not any(map(is_large, files)):

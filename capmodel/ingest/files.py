@@ -1,6 +1,5 @@
 """From paths to runs: recognise, read, complete, check; bad files are listed, good ones kept."""
 
-import glob
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -10,28 +9,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from capmodel.cells import text_cells
 from capmodel.ingest import llama_bench, own
 from capmodel.ingest.differencing import difference
-from capmodel.ingest.documents import (
-    Document,
-    json_records,
-    open_document,
-    read_csv,
-    read_markdown,
-    read_parquet,
-    refuse,
-)
+from capmodel.ingest.documents import Document, refuse
 from capmodel.ingest.given import ASKED, Given, complete, given_for
+from capmodel.ingest.json_text import json_records
 from capmodel.ingest.large import is_large, table_chunks
+from capmodel.ingest.opening import open_document
+from capmodel.ingest.paths import expand_paths
 from capmodel.ingest.picking import pick_records, pick_table
+from capmodel.ingest.tabular import read_csv, read_markdown, read_parquet
 from capmodel.ingest.tools import NoBenchmark, Tool, check_format, identify
-from capmodel.runs import RunsError, validate_runs
+from capmodel.own_entries import OwnEntries
+from capmodel.runs import GPU_COLUMNS, RUNS, SHAPE_COLUMNS, RunsError, validate_runs
 
 CHUNK = 150_000  # rows read, checked and written at a time
 
-
-SUFFIXES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".md", ".parquet", ".pq",
-            ".yaml", ".yml")  # fmt: skip
 
 READ, NO_BENCHMARK, REFUSED = "read", "no benchmark", "refused"
 
@@ -72,25 +66,6 @@ class Ingested:
         return tuple(f for f in self.files if f.status in bad and (f.named or f.status == REFUSED))
 
 
-def expand_paths(paths: Iterable[str | Path]) -> list[tuple[Path, bool]]:
-    """Files of names, globs and folders, each with whether it was named itself."""
-    found: dict[Path, bool] = {}
-    for given in paths:
-        path = Path(given)
-        if path.is_dir():
-            inside = sorted(item for item in path.rglob("*") if item.suffix.lower() in SUFFIXES)
-            for item in inside:
-                if item.is_file() and not item.name.startswith("."):
-                    found.setdefault(item, False)
-        elif not path.exists() and glob.has_magic(str(given)):
-            matches = sorted(Path(match) for match in glob.glob(str(given), recursive=True))
-            for match in matches or [path]:
-                found.setdefault(match, not matches)
-        else:
-            found[path] = True
-    return list(found.items())
-
-
 def read_files(
     paths: Iterable[str | Path], format: str = "auto", given: Given | None = None
 ) -> Ingested:
@@ -105,9 +80,11 @@ def read_files(
     tables: list[pd.DataFrame] = []
     asides: list[pd.DataFrame] = []
     reports: list[FileReport] = []
+    entries = OwnEntries()
     for path, named in files:
         try:
             name, runs, aside = _read_one(path, format, given or Given())
+            entries.add(runs, SHAPE_COLUMNS, GPU_COLUMNS, str(path))
         except RunsError as error:
             status = NO_BENCHMARK if isinstance(error, NoBenchmark) else REFUSED
             reports.append(
@@ -166,10 +143,10 @@ def _raw_chunks(document: Document, tool: Tool, chunk: int) -> Iterator[pd.DataF
         elif document.kind == "parquet":
             table = read_parquet(path)
         else:
-            table = read_csv(path, document.encoding)
+            table = read_csv(document)
         if tool.module is llama_bench and "t/s" in table:
             table = llama_bench.from_markdown(table)
-        yield pick_table(table, tool.module.VARIABLE_MAP, path)
+        yield pick_table(table, tool.module.VARIABLE_MAP, path, document.delimiter)
 
 
 def _records(document: Document, tool: Tool) -> Iterator[Mapping[str, Any]]:
@@ -199,7 +176,7 @@ def _checked(
         runs = runs[~marked].drop(columns=["aside", "aside_reason"])
     if runs.empty:
         return pd.DataFrame(), aside
-    runs = complete(runs, given, path, _needs(tool))
+    runs = complete(_with_text(runs, path), given, path, _needs(tool))
     finish = getattr(tool.module, "finish", None)
     with np.errstate(all="ignore"):
         runs = finish(runs) if finish else runs
@@ -215,6 +192,20 @@ def _checked(
         here = problems["row"].notna()
         problems.loc[here, "row"] = [rows[int(row) - 1] for row in problems.loc[here, "row"]]
         raise RunsError(problems, str(path)) from error
+
+
+def _with_text(runs: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Names as text, whatever the file keeps them in. Raises RunsError where they are none."""
+    texts = {}
+    for name in _NAMES:
+        if name in runs and not isinstance(runs[name].dtype, pd.CategoricalDtype):
+            texts[name], reasons = text_cells(runs[name])
+            if (reasons != "").any():
+                validate_runs(runs, str(path))  # raises with every problem, these among them
+    return runs.assign(**texts)
+
+
+_NAMES = tuple(column.name for column in RUNS if column.kind == "text")
 
 
 def _needs(tool: Tool) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from capmodel.ingest.documents import Document, delimiter_of, refuse
+from capmodel.ingest import own
+from capmodel.ingest.documents import Document, refuse
 from capmodel.runs import RUNS
 
 LARGE_BYTES = 64 * 2**20  # from this size on a file is read in chunks
@@ -33,6 +34,13 @@ def table_chunks(document: Document, rows: int) -> Iterator[pd.DataFrame]:
 
     Raises RunsError where a value does not fit its column, with PyArrow's line and column.
     """
+    done = 0
+    for frame in _frames(document, rows):
+        yield own.with_points(frame, document, done + 1) if _as_written(document) else frame
+        done += len(frame)
+
+
+def _frames(document: Document, rows: int) -> Iterator[pd.DataFrame]:
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in _batches(document, rows):
@@ -43,6 +51,11 @@ def table_chunks(document: Document, rows: int) -> Iterator[pd.DataFrame]:
             waiting, count = [], 0
     if count:
         yield pa.Table.from_batches(waiting).to_pandas()
+
+
+def _as_written(document: Document) -> bool:
+    """True where numbers stay text until their notation is known."""
+    return document.kind == "csv" and document.delimiter != ","
 
 
 def _batches(document: Document, rows: int) -> Iterator[pa.RecordBatch]:
@@ -58,19 +71,24 @@ def _batches(document: Document, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def _csv_reader(document: Document) -> pa_csv.CSVStreamingReader:
-    with document.path.open(encoding=document.encoding, newline="") as file:
-        delimiter = delimiter_of(next((line for line in file if line.strip()), ""))
-    kinds = {column.name: column.kind for column in RUNS}
+    number = pa.string() if _as_written(document) else pa.float64()
     types = {
-        name: pa.float64() if kind != "text" else pa.string() if name in _UNIQUE else _WORD
-        for name, kind in kinds.items()
+        column.name: number
+        if column.kind != "text"
+        else pa.string()
+        if column.name in _UNIQUE
+        else _WORD
+        for column in RUNS
     }
     encoding = "utf8" if document.encoding == "utf-8-sig" else document.encoding
     return pa_csv.open_csv(
-        document.path,
-        read_options=pa_csv.ReadOptions(block_size=_BLOCK_BYTES, encoding=encoding),
-        parse_options=pa_csv.ParseOptions(delimiter=delimiter),
+        pa.OSFile(str(document.path)),  # a name that ends in .gz says nothing of the content
+        read_options=pa_csv.ReadOptions(
+            block_size=_BLOCK_BYTES, encoding=encoding, column_names=list(document.first),
+            skip_rows_after_names=1,
+        ),
+        parse_options=pa_csv.ParseOptions(delimiter=document.delimiter),
         convert_options=pa_csv.ConvertOptions(
             column_types=types, null_values=_NULLS, strings_can_be_null=True
         ),
-    )
+    )  # fmt: skip

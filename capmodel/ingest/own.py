@@ -1,14 +1,17 @@
 """Our own runs table, as CSV or Parquet: its columns already have the names of RUNS."""
 
-import csv
 from collections.abc import Mapping
 
 import pandas as pd
 
-from capmodel.ingest.documents import Document, read_parquet, refuse
-from capmodel.ingest.documents import delimiter_of as _delimiter
+from capmodel.ingest.documents import Document, refuse
+from capmodel.ingest.notation import COUNTS, in_points
+from capmodel.ingest.tabular import read_csv, read_parquet
+from capmodel.problems import RunsError, problem_table
+from capmodel.runs import RUNS
 
 VARIABLE_MAP: dict[str, str] = {}
+NUMBERS = tuple(column.name for column in RUNS if column.kind != "text")
 
 _TELLING = {"engine", "model", "gpu", "weight_dtype", "kv_dtype", "batch_size", "context_len",
             "step_time_s", "throughput_tok_s"}  # fmt: skip
@@ -31,26 +34,22 @@ def read_document(document: Document) -> pd.DataFrame:
         return read_parquet(path)
     if document.kind != "csv":
         raise refuse(path, "file", f"it is {document.kind}; a runs table is CSV or Parquet")
-    with path.open(encoding=document.encoding, newline="") as file:
-        header = next((line for line in file if line.strip()), "")
-    delimiter = _delimiter(header)
-    comma = delimiter == ";" and _decimal_comma(document)
-    try:
-        table = pd.read_csv(
-            path, sep=delimiter, encoding=document.encoding, skipinitialspace=True,
-            decimal="," if comma else ".",
-        )  # fmt: skip
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise refuse(path, "file", f"it is no CSV: {str(error).strip()[:200]}") from error
-    except (UnicodeError, csv.Error, ValueError, OverflowError) as error:
-        raise refuse(path, "file", f"it is no CSV: {str(error)[:200]}") from error
-    table.columns = [str(name).strip().lstrip("\ufeff") for name in table.columns]
-    return table
+    if document.delimiter == ",":
+        table = read_csv(document, text=())
+        if not any(pd.api.types.is_string_dtype(table[name]) for name in NUMBERS if name in table):
+            return table
+    return with_points(read_csv(document, text=NUMBERS), document)
 
 
-def _decimal_comma(document: Document) -> bool:
-    """True where the first rows of a semicolon file write 1,5 and never 1.5."""
-    with document.path.open(encoding=document.encoding, newline="") as file:
-        rows = [row for _, row in zip(range(3), csv.reader(file, delimiter=";"), strict=False)]
-    cells = [cell for row in rows[1:] for cell in row]
-    return any(cell.replace(",", "", 1).isdigit() and "," in cell for cell in cells)
+def with_points(table: pd.DataFrame, document: Document, first_row: int = 1) -> pd.DataFrame:
+    """A table whose numbers are text, in one notation. Raises RunsError for numbers it leaves open.
+
+    first_row: number of the table's first row in the file.
+    """
+    numbers = {name: table[name].reset_index(drop=True) for name in NUMBERS if name in table}
+    numbers = {name: cells for name, cells in numbers.items() if cells.notna().any()}
+    plain, problems = in_points(numbers, COUNTS, document.delimiter)
+    if problems:
+        placed = [((row or 1) + first_row - 1, *rest) for row, *rest in problems]
+        raise RunsError(problem_table(placed), str(document.path))  # type: ignore[arg-type]
+    return table.assign(**{name: cells.to_numpy() for name, cells in plain.items()})

@@ -5,6 +5,7 @@ seconds, and `[text]` keeps a word. Where several fields lead to one column, the
 counts. `[unit]` takes the unit from the field `unit` or `units` beside the value.
 """
 
+import decimal
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from capmodel.cells import kind_of
+from capmodel.ingest.notation import COUNTS, in_points
 from capmodel.runs import RUNS, RunsError, problem_table
 
 # Factors to seconds, by every spelling that tools use.
@@ -24,12 +27,15 @@ SECONDS = {
     "ns": 1e-9, "nanoseconds": 1e-9,
 }  # fmt: skip
 
+_REAL = int | float | np.integer | np.floating | decimal.Decimal
 Array = npt.NDArray[np.float64]
 
 _TEXT = {column.name for column in RUNS if column.kind == "text"}
+_KNOWN = {column.name for column in RUNS}
 _SPEC = re.compile(r"^(\w+)(?: \[([^\]]+)\])?$")
 _NUMBER = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([a-zA-Zµ]+(?:/token)?)?$")
 _GROUPED = re.compile(r"^[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?$")
+_TIMES = ("datetime64", "datetime", "date", "timedelta64", "timedelta", "time", "period")
 _NOTHING = ("", "none", "null", "n/a", "na", "nan", "-")
 
 
@@ -62,8 +68,14 @@ def pick_records(
     return _converted(series, units, fields, count, path)
 
 
-def pick_table(table: pd.DataFrame, variable_map: Mapping[str, str], path: Path) -> pd.DataFrame:
-    """`pick_records` for a table whose columns are the fields."""
+def pick_table(
+    table: pd.DataFrame, variable_map: Mapping[str, str], path: Path, delimiter: str = ","
+) -> pd.DataFrame:
+    """`pick_records` for a table whose columns are the fields.
+
+    delimiter: between its cells, where it is a CSV.
+    """
+    table = _with_points(table, variable_map, path, delimiter)
     values: dict[str, pd.Series] = {}
     units: dict[str, list[str | None]] = {}
     fields: dict[str, str] = {}
@@ -80,6 +92,29 @@ def pick_table(table: pd.DataFrame, variable_map: Mapping[str, str], path: Path)
         else:
             values[column], units[column], fields[column] = found, [unit], field
     return _converted(values, units, fields, len(table), path)
+
+
+def _with_points(
+    table: pd.DataFrame, variable_map: Mapping[str, str], path: Path, delimiter: str
+) -> pd.DataFrame:
+    """Columns of numbers in one notation, where they are text."""
+    specs = {field: _spec(spec) for field, spec in variable_map.items() if field in table}
+    numbers = {
+        field: table[field]
+        for field, (column, unit) in specs.items()
+        if unit != "text" and column not in _TEXT and pd.api.types.is_string_dtype(table[field])
+    }
+    if delimiter == "," and not any(cells.str.contains(",").any() for cells in numbers.values()):
+        return table
+    counts = {
+        field
+        for field, (column, _) in specs.items()
+        if column in COUNTS or (column not in _KNOWN and not column.endswith("_s"))
+    }
+    plain, problems = in_points(numbers, frozenset(counts), delimiter)
+    if problems:
+        raise RunsError(problem_table(problems), str(path))
+    return table.assign(**plain)
 
 
 def _spec(spec: str) -> tuple[str, str | None]:
@@ -153,6 +188,8 @@ def _numbers(found: pd.Series, absent: pd.Series) -> tuple[Array, list[tuple[int
     """Values as floats, and the rows that are none, with the reason. Times keep their unit."""
     present = found.where(~absent)
     try:
+        if pd.api.types.infer_dtype(present, skipna=True) in _TIMES:
+            raise TypeError
         numbers: Array = pd.to_numeric(present, errors="coerce").to_numpy(float).copy()
     except (OverflowError, TypeError):  # a number beyond any float, or an object among them
         numbers = np.array([_plain(value) for value in present])
@@ -167,7 +204,7 @@ def _numbers(found: pd.Series, absent: pd.Series) -> tuple[Array, list[tuple[int
 
 
 def _plain(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool | np.bool_) or not isinstance(value, _REAL):
         return np.nan
     try:
         return float(value)
@@ -177,8 +214,8 @@ def _plain(value: object) -> float:
 
 def _number_of(value: object) -> tuple[float, str]:
     """The number that a text means, or the reason why it is none."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return np.nan, f"expected a number, but it is a {type(value).__name__}"
+    if isinstance(value, bool | np.bool_) or not isinstance(value, str | _REAL):
+        return np.nan, f"expected a number, but it is a {kind_of(value)}"
     if not isinstance(value, str):
         number = _plain(value)
         return number, "" if number == number else "the number is too large"

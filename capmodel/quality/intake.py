@@ -12,18 +12,18 @@ from pathlib import Path
 import pandas as pd
 
 from capmodel.features import FEATURES
-from capmodel.ingest.documents import open_document
 from capmodel.ingest.files import (
     NO_BENCHMARK,
     READ,
     REFUSED,
     FileReport,
-    expand_paths,
     iter_runs,
     read_files,
 )
 from capmodel.ingest.given import Given, given_for
 from capmodel.ingest.large import is_large
+from capmodel.ingest.opening import open_document
+from capmodel.ingest.paths import expand_paths
 from capmodel.ingest.tools import NoBenchmark, check_format, identify
 from capmodel.ingest.writing import PARQUET, Part, check_target, join_parts, write_runs
 from capmodel.quality.screening import Screened, screen_runs

@@ -1,0 +1,54 @@
+"""Serving engines by the names this package knows, and what to doubt about another name."""
+
+import difflib
+
+# Name -> other spellings in use for it.
+ENGINES = {
+    "vllm": (),
+    "sglang": ("sgl",),
+    "tensorrt-llm": ("trtllm", "trt-llm", "tensorrtllm", "trt"),
+    "llama.cpp": ("llamacpp", "llama-cpp", "ggml"),
+    "deepspeed": (),
+    "deepspeed-mii": ("mii", "deepspeed-fastgen"),
+    "lmdeploy": ("turbomind",),
+    "tgi": ("text-generation-inference",),
+    "transformers": ("huggingface", "pytorch"),
+    "mlx": ("mlx-lm",),
+    "exllama": ("exllamav2", "exllamav3"),
+    "mlc-llm": ("mlc",),
+    "ktransformers": (),
+    "sambaflow": (),
+    "aphrodite": (),
+}
+_PLACE_OF = {
+    _bare: name
+    for name, others in ENGINES.items()
+    for _bare in (name.replace("-", "").replace(".", ""), *(o.replace("-", "") for o in others))
+}
+
+
+def nearest_engines(name: str, count: int = 2) -> list[str]:
+    """Known engines whose name or another spelling of it comes nearest to `name`, best first."""
+    near = difflib.get_close_matches(_bare_name(name), _PLACE_OF, n=count + 1, cutoff=0.6)
+    return list(dict.fromkeys(_PLACE_OF[found] for found in near))[:count]
+
+
+def engine_doubt(name: str | None) -> str | None:
+    """What to doubt about an engine's name; None for a known one, and for none at all.
+
+    Rows and coefficients are found by the name, so `vlm` shares nothing with `vllm`.
+    """
+    wanted = (name or "").strip().lower()
+    if not wanted or wanted in ENGINES:
+        return None
+    bare = _bare_name(wanted)
+    if bare in _PLACE_OF:
+        return f"engine {wanted!r} is called {_PLACE_OF[bare]!r} here; rows of that name are others"
+    near = nearest_engines(wanted)
+    if near:
+        return f"engine {wanted!r} is none of those known; did you mean {' or '.join(near)}?"
+    return f"engine {wanted!r} is none of those known ({', '.join(ENGINES)}); it stands by itself"
+
+
+def _bare_name(name: str) -> str:
+    return "".join(mark for mark in name.strip().lower() if mark.isalnum())
