@@ -1,6 +1,7 @@
 """Nothing printed is cut short, however narrow the terminal."""
 
 import pytest
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from capmodel.cli.terminal import terminal
@@ -34,3 +35,27 @@ def test_the_width_is_restored(table: Table, monkeypatch: pytest.MonkeyPatch) ->
     console = terminal()
     console.print(table)
     assert console.width == 30
+
+
+def test_two_lines_of_a_heading_are_no_longer_than_the_longer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    made = Table(box=None, pad_edge=False, padding=0)
+    made.add_column("bits a byte,\nlowest first", no_wrap=True)
+    made.add_row("8.0 2.9")
+    terminal().print(made)
+    assert max(map(len, capsys.readouterr().out.splitlines())) == len("bits a byte,")
+
+
+@pytest.mark.parametrize("width", range(20, 90, 3))
+def test_one_column_of_many_words_gives_way_and_loses_none(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    made = Table("request one", "shared\nblocks", "block table", box=SIMPLE_HEAD, pad_edge=False)
+    made.add_row("request 1", "0 of 8", " ".join(map(str, range(100, 120))))
+    terminal().print(made)
+    words = capsys.readouterr().out.split()
+    assert sorted(words)[:20] == ["0", "1", *map(str, range(100, 118))]
+    assert {"118", "119", "block", "table"} <= set(words)

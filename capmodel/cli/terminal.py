@@ -30,22 +30,35 @@ class _Whole(Console):
     """Widens itself for a table that needs more than the terminal has; the terminal wraps it."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        tables = [found for found in objects if isinstance(found, Table)]
-        for table in tables:
-            for column in table.columns:
-                cells = [_plain(cell) for cell in [column.header, *column.cells]]
-                parts = (
-                    cells if column.no_wrap else [word for cell in cells for word in cell.split()]
-                )
-                column.min_width = max(map(cell_len, parts), default=0)
-        roomy = self.options.update(width=10_000)
-        least = max((self.measure(found, options=roomy).minimum for found in tables), default=0)
         own = self.width
-        self.width = max(own, least)
+        for table in (found for found in objects if isinstance(found, Table)):
+            self.width = max(self.width, self._fitted(table, own))
         try:
             super().print(*objects, **options)
         finally:
             self.width = own
+
+    def _fitted(self, table: Table, room: int) -> int:
+        """Set the columns' widths, none below its longest word; return the width of the table."""
+        least, widths = [], []
+        for column in table.columns:
+            if not all(isinstance(cell, str | Text) for cell in column.cells):
+                return room  # something that is no text fits itself
+            cells = [_plain(cell) for cell in [column.header, *column.cells]]
+            lines = [line for cell in cells for line in cell.splitlines()]
+            words = lines if column.no_wrap else [word for line in lines for word in line.split()]
+            least.append(max(map(cell_len, words), default=0))
+            widths.append(max(map(cell_len, lines), default=0))
+            column.min_width = least[-1]
+        # Rich's own fitting takes from columns that have nothing to give, then cuts the last.
+        roomy = self.options.update(width=10_000)
+        frame = self.measure(table, options=roomy).minimum - sum(least)
+        while frame + sum(widths) > room and widths != least:
+            spare = [width if width > low else 0 for width, low in zip(widths, least, strict=True)]
+            widths[spare.index(max(spare))] -= 1
+        for column, width in zip(table.columns, widths, strict=True):
+            column.width = width
+        return frame + sum(widths)
 
 
 def _plain(cell: Any) -> str:
