@@ -7,7 +7,7 @@ import click
 from capmodel.cli import options
 
 
-@click.group(name="dataset")
+@click.group(name="dataset", cls=options.Group)
 def command() -> None:
     """Build or fetch reference runs."""
 

@@ -1,33 +1,67 @@
 """`capmodel lab`: a small decoder that proves the cache arithmetic and measures compression."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from capmodel.cli import options
 
 if TYPE_CHECKING:
-    from capmodel.lab.compress import Outcome, Treatment
+    from capmodel.lab.compress import Outcome
     from capmodel.lab.entropy import Coding
 
+FIGURES = (".png", ".svg", ".pdf")
+STEPS = 60  # tokens a prompt is continued by
+Item = TypeVar("Item")
+Show = Callable[[str, int, int], None]
+
+
+def _figure_path(
+    _context: click.Context, _option: click.Parameter, path: Path | None
+) -> Path | None:
+    """Refuse before a minute of measuring what could not be written after it."""
+    if path is None:
+        return None
+    if path.suffix.lower() not in FIGURES:
+        raise click.UsageError(
+            f"Got --figure {path}, but expected a name that ends in {', '.join(FIGURES)}"
+        )
+    if path.is_dir() or not path.parent.is_dir():
+        raise click.UsageError(
+            f"Got --figure {path}, but expected a file in a folder that exists: make it first"
+        )
+    return path
+
+
 figure_option = click.option(
-    "--figure", type=click.Path(path_type=Path), help="Draw it into a PNG, SVG or PDF."
+    "--figure",
+    type=click.Path(path_type=Path),
+    callback=_figure_path,
+    help="Draw it into a .png, .svg or .pdf.",
 )
 
 
-@click.group(name="lab")
+@click.group(name="lab", cls=options.Group)
 def command() -> None:
-    """A small decoder in NumPy: proofs about the KV cache, and what compressing it costs."""
+    """A small decoder in NumPy: proofs about the KV cache, and what compressing it costs.
+
+    proof, paging and steps run decoders with random weights; model, compress and evict run a small
+    language model that was trained on text. None needs a GPU or the network.
+    """
 
 
 @command.command()
 @options.seed
 @options.as_json
 def proof(seed: int, as_json: bool) -> int:
-    """Check the claims about caching on arrays; exit code 1 if one fails."""
+    """Check the claims about caching on arrays.
+
+    Cached decoding against full recomputation, bytes of the arrays against `kv_bytes`, MLA
+    absorbed against expanded, paging, shared prefixes. Exit code 1 if one fails.
+    """
     from capmodel.lab.proof import prove
 
     checks = prove(seed)
@@ -45,17 +79,26 @@ def proof(seed: int, as_json: bool) -> int:
 @options.as_json
 @figure_option
 def compress(seed: int, as_json: bool, figure: Path | None) -> None:
-    """Quality against bytes: quantised, evicted and entropy-coded caches of a real small model."""
-    from capmodel.lab.compress import treatments
+    """Quality against bytes of quantised, evicted and coded caches, about a minute.
+
+    Every way to make the cache smaller is graded on text the model never saw (perplexity) and on
+    questions about facts far back (answers), and set against the bytes it keeps.
+    """
+    from capmodel.cli.progress import progress_bar
+    from capmodel.lab.compress import measure, treatments
     from capmodel.lab.entropy import DTYPES, code_cache, held_entries
     from capmodel.lab.language_model import load_language_model
-    from capmodel.lab.predicted import code_given_twin
+    from capmodel.lab.predicted import TWINS, code_given_twin
 
     model = load_language_model()
-    outcomes = _measured(treatments(), seed)
-    entries = held_entries(model, 12)
-    codings = [code_cache(entries, dtype) for dtype in DTYPES]
-    predicted = [code_given_twin(model, twin, 12) for twin in ("e4m3", "int8", "int4")]
+    chosen = treatments()
+    with progress_bar() as show:
+        outcomes = list(_shown(measure(model, chosen, seed=seed), "caches", len(chosen), show))
+        entries = held_entries(model, 12)
+        coded = (code_cache(entries, dtype) for dtype in DTYPES)
+        codings = list(_shown(coded, "lossless coding", len(DTYPES), show))
+        guessed = (code_given_twin(model, twin, 12) for twin in TWINS)
+        predicted = list(_shown(guessed, "coding against a guess", len(TWINS), show))
     if as_json:
         options.print_json(
             {
@@ -86,11 +129,16 @@ def compress(seed: int, as_json: bool, figure: Path | None) -> None:
 @options.as_json
 @figure_option
 def evict(budgets: str, seed: int, as_json: bool, figure: Path | None) -> None:
-    """Forget tokens: each policy at several budgets, and where it breaks."""
+    """Forget tokens: each policy at several budgets, and where it breaks, about a minute."""
+    from capmodel.cli.progress import progress_bar
     from capmodel.lab.breaking import breaking_points
-    from capmodel.lab.compress import evictions, full_cache
+    from capmodel.lab.compress import evictions, full_cache, measure
+    from capmodel.lab.language_model import load_language_model
 
-    outcomes = _measured([full_cache(), *evictions(_numbers(budgets))], seed)
+    chosen = [full_cache(), *evictions(_numbers(budgets))]
+    measured = measure(load_language_model(), chosen, seed=seed)
+    with progress_bar() as show:
+        outcomes = list(_shown(measured, "caches", len(chosen), show))
     breaking = breaking_points(outcomes, outcomes[0].retrieval)
     if as_json:
         options.print_json(
@@ -131,30 +179,49 @@ def paging(block_size: int, share: bool, seed: int, as_json: bool) -> None:
 @command.command()
 @click.option("--tokens", type=int, default=16, show_default=True, help="Steps to take.")
 @options.seed
-def steps(tokens: int, seed: int) -> None:
-    """Step by step, cache off and on, per attention kind: data for the web lab, as JSON."""
-    from capmodel.lab.steps import lab_steps
+@options.as_json
+def steps(tokens: int, seed: int, as_json: bool) -> None:
+    """Decode with the cache off and on, per attention kind.
 
-    options.print_json(lab_steps(tokens, seed))
+    The table shows the last step; --json gives every step, as the web lab draws them.
+    """
+    if as_json:
+        from capmodel.lab.steps import lab_steps
+
+        options.print_json(lab_steps(tokens, seed))
+    else:
+        from capmodel.cli.lab_tables import print_steps
+        from capmodel.lab.steps import kind_steps
+
+        print_steps(kind_steps(tokens, seed))
 
 
 @command.command()
 @click.argument("prompt", required=False)
-@click.option("--tokens", type=int, default=60, show_default=True, help="Tokens to add to PROMPT.")
+@click.option("--tokens", type=int, help=f"Tokens to add to PROMPT.  [default: {STEPS}]")
 @options.as_json
-def model(prompt: str | None, tokens: int, as_json: bool) -> None:
-    """The small language model: its figures, or how it goes on after PROMPT."""
+def model(prompt: str | None, tokens: int | None, as_json: bool) -> None:
+    """The small language model: its figures, or how it goes on after PROMPT.
+
+    PROMPT is plain English text, such as 'And he said unto'; quote it.
+    """
+    from capmodel.cli.progress import progress_bar
     from capmodel.lab.language_model import load_language_model, model_card
 
+    if prompt is None and tokens is not None:
+        raise click.UsageError(
+            f"Got --tokens {tokens} without PROMPT, but expected a text to go on"
+        )
     loaded = load_language_model()
     if prompt is not None:
-        text = loaded.complete(prompt, tokens)
+        text = loaded.complete(prompt, STEPS if tokens is None else tokens)
         if as_json:
             options.print_json({"prompt": prompt, "completion": text})
         else:
             click.echo(prompt + text)
         return
-    card = model_card(loaded)
+    with progress_bar() as show:
+        card = model_card(loaded, progress=show)
     if as_json:
         options.print_json(asdict(card))
     else:
@@ -163,37 +230,36 @@ def model(prompt: str | None, tokens: int, as_json: bool) -> None:
         print_card(card)
 
 
-def _measured(chosen: "Sequence[Treatment]", seed: int) -> "list[Outcome]":
-    """Outcomes under a progress bar on stderr."""
-    from rich.console import Console
-    from rich.progress import track
-
-    from capmodel.lab.compress import measure
-    from capmodel.lab.language_model import load_language_model
-
-    outcomes = measure(load_language_model(), chosen, seed=seed)
-    console = Console(stderr=True)
-    bar = track(outcomes, "Measuring caches", len(chosen), console=console, transient=True)
-    return list(bar)
+def _shown(items: Iterable[Item], label: str, total: int, show: Show) -> Iterator[Item]:
+    """The same items, each counted on a bar or in lines on stderr."""
+    show(label, 0, total)
+    for done, item in enumerate(items, start=1):
+        show(label, done, total)
+        yield item
 
 
 def _draw(outcomes: "Sequence[Outcome]", codings: "Sequence[Coding]", path: Path) -> None:
+    import io
+
     from capmodel.plots.lab import draw_perplexity, draw_retrieval
     from capmodel.plots.style import figure
+    from capmodel.report.files import write_whole
 
+    drawn = io.BytesIO()
     with figure(7.2, 3.4) as drawing:
         left, right = drawing.subplots(1, 2)
         draw_perplexity(left, outcomes, codings)
         draw_retrieval(right, outcomes)
         right.legend(loc="upper left", bbox_to_anchor=(0.0, 0.97))
-        drawing.savefig(path)
+        drawing.savefig(drawn, format=path.suffix[1:].lower())
+    write_whole(path, drawn.getvalue())
     click.echo(f"Figure in {path}", err=True)
 
 
 def _numbers(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() for part in parts):
+    if not all(part.isdecimal() for part in parts):
         raise click.UsageError(
             f"Got --budgets {text!r}, but expected whole numbers with commas, such as 128,64,32"
         )
-    return [int(part) for part in parts]
+    return list(dict.fromkeys(int(part) for part in parts))

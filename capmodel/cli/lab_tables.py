@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from capmodel.cli.terminal import terminal
 from capmodel.lab.breaking import RETRIEVAL_LIMIT, TEXT_LIMIT
 from capmodel.units import format_bytes, format_percent
 
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from capmodel.lab.paging_story import PagedRequest
     from capmodel.lab.predicted import PredictedCoding
     from capmodel.lab.proof import Check
+    from capmodel.lab.steps import KindSteps
 
 
 def print_checks(checks: "Sequence[Check]") -> None:
     """One claim a row, what was measured below it."""
-    console = Console(highlight=False)
+    console = terminal()
     table = _table("What caching is, checked on arrays", "", "Claim, and what was measured")
     for check in checks:
         mark = "holds" if check.holds else "[bold]FAILS[/bold]"
@@ -35,7 +36,7 @@ def print_checks(checks: "Sequence[Check]") -> None:
 
 def print_outcomes(outcomes: "Sequence[Outcome]", title: str) -> None:
     """One treatment a row."""
-    console = Console(highlight=False)
+    console = terminal()
     table = _table(
         title, "Cache", "Kept\n[%]", "Per-\nplexity", "Change [%],\n90 % interval", "Answers\n[%]"
     )
@@ -48,7 +49,7 @@ def print_outcomes(outcomes: "Sequence[Outcome]", title: str) -> None:
             o.name,
             f"{100 * o.bytes_share:.1f}",
             f"{o.perplexity:.2f}",
-            f"{_signed(o.change)}  [dim]{_signed(o.change_low)} {_signed(o.change_high)}[/dim]",
+            _with_interval(o),
             f"{100 * o.retrieval:.0f}",
         )
     console.print(table)
@@ -62,17 +63,18 @@ def print_outcomes(outcomes: "Sequence[Outcome]", title: str) -> None:
 
 def print_codings(codings: "Sequence[Coding]", predicted: "Sequence[PredictedCoding]") -> None:
     """Lossless ratios, one dtype a row, and those against a twin's guess below."""
-    console = Console(highlight=False)
+    console = terminal()
     table = _table(
         "Lossless: how many times smaller",
         "Dtype",
         "Stored",
         "zstd",
-        "zstd, planes\nby channel",
+        "zstd by\nchannel",
         "Entropy\nbound",
         "Bound given\nchannel",
         "Bits a byte,\nlowest first",
     )
+    table.columns[-1].no_wrap = True
     for c in codings:
         table.add_row(
             c.dtype,
@@ -83,6 +85,7 @@ def print_codings(codings: "Sequence[Coding]", predicted: "Sequence[PredictedCod
     console.print(table)
     twins = ", ".join(f"{p.ratio:.2f} with {p.twin} weights" for p in predicted)
     console.print(
+        "By channel: byte planes apart, a channel's tokens side by side. "
         "Bounds are entropies of single bytes. bf16 coded against the guess of a twin of the "
         f"model: {twins}.",
         style="dim",
@@ -91,7 +94,7 @@ def print_codings(codings: "Sequence[Coding]", predicted: "Sequence[PredictedCod
 
 def print_breaking(rows: "Sequence[Breaking]") -> None:
     """Where each policy breaks."""
-    console = Console(highlight=False)
+    console = terminal()
     table = _table("Where it breaks", "Policy", "Text", "Answers")
     for row in rows:
         table.add_row(row.policy, _budget(row.text_budget), _budget(row.retrieval_budget))
@@ -106,7 +109,7 @@ def print_breaking(rows: "Sequence[Breaking]") -> None:
 
 def print_requests(requests: "Sequence[PagedRequest]", block_size: int, n_free: int) -> None:
     """Requests in a pool of blocks."""
-    console = Console(highlight=False)
+    console = terminal()
     table = _table(
         f"Blocks of {block_size} tokens",
         "",
@@ -132,10 +135,46 @@ def print_requests(requests: "Sequence[PagedRequest]", block_size: int, n_free: 
     console.print(table)
     same = "the same" if all(r.same_answer for r in requests) else "NOT the same"
     console.print(
+        "Prompt, cached, computed: tokens. "
         f"Answers are {same} as from a contiguous cache, each request alone. "
         f"{n_free} blocks are free. "
         "The KV cache spares computing the past again; paging says where its bytes lie; sharing a "
         "prefix spares another request's prefill. Three different things."
+    )
+
+
+def print_steps(found: "Sequence[KindSteps]") -> None:
+    """The last step of each attention kind, with the cache and without."""
+    console = terminal()
+    length = found[0].cached[-1].length
+    table = _table(
+        f"Step {length} of {length}",
+        "Attention",
+        "Keys\n[token]",
+        "no\ncache",
+        "Work\n[FLOP]",
+        "no\ncache",
+        "Read\n[token]",
+        "Held\n[byte]",
+        "1st token\n[byte]",
+    )
+    for kind in found:
+        on, off = kind.cached[-1], kind.uncached[-1]
+        table.add_row(
+            kind.kind,
+            f"{on.tokens_computed}",
+            f"{off.tokens_computed}",
+            f"{on.flop:,}",
+            f"{off.flop:,}",
+            f"{on.tokens_read:g}",
+            f"{on.cache_bytes:,}",
+            f"{kind.bytes_per_token:,}",
+        )
+    console.print(table)
+    console.print(
+        "Keys: tokens whose key is computed in this step, a layer. Read: cached tokens attended "
+        "to, mean over layers. Held: bytes of the cache's arrays; without one nothing is held.",
+        style="dim",
     )
 
 
@@ -157,7 +196,7 @@ def print_card(card: "ModelCard") -> None:
     table = Table(box=None, show_header=False)
     for name, value in lines:
         table.add_row(name, value)
-    Console(highlight=False).print(table)
+    terminal().print(table)
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -166,8 +205,13 @@ def _table(title: str, *columns: str) -> Table:
     )
     for index, column in enumerate(columns):
         right = index > 0 and len(columns) > 2
-        table.add_column(column, justify="right" if right else "left")
+        table.add_column(escape(column), justify="right" if right else "left")
     return table
+
+
+def _with_interval(o: "Outcome") -> str:
+    low, high = (f"{_signed(change):>6}" for change in (o.change_low, o.change_high))
+    return f"{_signed(o.change)} [dim]{low} {high}[/dim]"
 
 
 def _signed(fraction: float) -> str:

@@ -10,7 +10,7 @@ import click
 from capmodel.cli import options
 
 
-@click.group(name="notebooks")
+@click.group(name="notebooks", cls=options.Group)
 def command() -> None:
     """The bundled notebooks, on your runs."""
 

@@ -9,6 +9,21 @@ import click
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
+
+class Group(click.Group):
+    """Commands whose `--help` lists each one's whole first sentence; click's own cuts it short."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the section that lists the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, self.commands[name].get_short_help_str(200))
+                    for name in sorted(self.commands)
+                ]
+            )
+
+
 model = click.option(
     "--model", metavar="NAME|PATH", help="Catalogue name, Hugging Face id or config.json."
 )
@@ -44,7 +59,11 @@ context = click.option(
     help="Cached tokens per sequence.",
 )
 seed = click.option(
-    "--seed", type=int, default=0, show_default=True, help="Seed of everything random."
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of everything random.",
 )
 out = click.option("--out", "-o", type=click.Path(path_type=Path), help="Where to write.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")

@@ -4,12 +4,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from capmodel.mainjob import Progress
+if TYPE_CHECKING:
+    from capmodel.mainjob import Progress
 
 
 @contextmanager
-def progress_bar(quiet: bool = False) -> Iterator[Progress]:
+def progress_bar(quiet: bool = False) -> "Iterator[Progress]":
     """Yield a callback (label, done, total) that draws one bar; plain lines where no terminal."""
     if quiet:
         yield lambda label, done, total: None
@@ -34,7 +36,7 @@ def progress_bar(quiet: bool = False) -> Iterator[Progress]:
         yield show
 
 
-def _lines() -> Progress:
+def _lines() -> "Progress":
     """One line at the start and every ten seconds."""
     last = [time.monotonic() - 100.0]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from capmodel.lab.arithmetic import Array
 from capmodel.lab.cache import FullStore, KVCache
-from capmodel.lab.evict import POLICIES, evicting_cache, policy_named
+from capmodel.lab.evict import POLICIES, SINK_TOKENS, evicting_cache, policy_named
 from capmodel.lab.formats import FORMATS
 from capmodel.lab.language_model import LanguageModel, token_losses
 from capmodel.lab.quantise import GRANULARITIES, GROUP, Scheme, quantised_cache
@@ -111,8 +111,24 @@ def measure(
     question_rows: int = QUESTION_ROWS,
     seed: int = 0,
 ) -> Iterator[Outcome]:
-    """Outcomes of `chosen`, one by one, against a full float32 cache measured first."""
+    """Outcomes of `chosen`, one by one, against a full float32 cache measured first.
+
+    Raises ValueError for a budget below what eviction needs or above the rows' length.
+    """
+    least, most = SINK_TOKENS + 2, model.context
+    for treatment in chosen:
+        if treatment.budget is not None and not least <= treatment.budget <= most:
+            raise ValueError(
+                f"Got budget={treatment.budget}, but expected {least} to {most} tokens: "
+                f"{SINK_TOKENS} sinks and two more, and no more than a row of the exam has"
+            )
     exam = Exam.of(model, text_rows, question_rows, seed)
+    return _measured(model, chosen, exam, seed)
+
+
+def _measured(
+    model: LanguageModel, chosen: Sequence[Treatment], exam: Exam, seed: int
+) -> Iterator[Outcome]:
     reference = model.new_cache()
     with one_thread():
         full_losses, full_right = _sit(model, exam, reference, GROUP)

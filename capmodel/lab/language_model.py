@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,6 +16,8 @@ from capmodel.lab.retrieval import RetrievalSet, make_retrieval
 from capmodel.lab.threads import one_thread
 from capmodel.lab.tokenizer import Tokenizer
 from capmodel.lab.weights import ModelFile, read_model
+
+Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +79,11 @@ class LanguageModel:
             self.tokenizer, self.held_out, rows, self.context + 1, 16, 8, 16, seed, repeat=False
         )
 
-    def perplexity(self, stride: int = 128) -> float:
+    def perplexity(self, stride: int = 128, progress: Progress | None = None) -> float:
         """Per token, over all held-out text: each token predicted from at least `stride` before it.
 
-        The first window's first tokens have less. Raises ValueError for a stride outside 1 to
-        `context`.
+        The first window's first tokens have less. progress: called with ("perplexity", tokens
+        done, tokens in all). Raises ValueError for a stride outside 1 to `context`.
         """
         if not 1 <= stride < self.context:
             raise ValueError(f"Got stride={stride}, but expected 1 to {self.context - 1}")
@@ -93,6 +96,8 @@ class LanguageModel:
             losses = token_losses(logits, ids[None, 1:])[0]
             losses = losses if start == 0 else losses[stride:]
             total, count = total + float(losses.sum()), count + len(losses)
+            if progress is not None:
+                progress("perplexity", count, len(self.held_out) - 1)
             if start + self.context + 1 >= len(self.held_out):
                 break
         return float(np.exp(total / count))
@@ -146,9 +151,12 @@ class ModelCard:
     tokens_per_s: float
 
 
-def model_card(model: LanguageModel, rows: int = 32) -> ModelCard:
-    """Measure `model` on all its held-out text and on `rows` retrieval sequences."""
-    perplexity = model.perplexity()
+def model_card(model: LanguageModel, rows: int = 32, progress: Progress | None = None) -> ModelCard:
+    """Measure `model` on all its held-out text and on `rows` retrieval sequences.
+
+    progress: called with (what is measured, done, in all) after every window of text.
+    """
+    perplexity = model.perplexity(progress=progress)
     asked = model.questions(rows)
     with one_thread():
         guesses = model.decoder.forward(asked.tokens[:, :-1]).argmax(-1)

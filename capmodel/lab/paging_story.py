@@ -10,6 +10,8 @@ from capmodel.lab.counters import Counters
 from capmodel.lab.decoder import ToyDecoder
 from capmodel.lab.paging import BlockPool, PagedCache, PrefixIndex, serve
 
+LARGEST = 4096  # tokens a block; every block of the pool is an array
+
 
 @dataclass(frozen=True, slots=True)
 class PagedRequest:
@@ -42,8 +44,10 @@ def paged_requests(
 ) -> tuple[list[PagedRequest], int]:
     """Serve prompts whose first `opening_len` tokens are the same; also blocks left in the pool.
 
-    Raises ValueError for sizes below one token.
+    Raises ValueError for sizes below one token and for blocks above LARGEST.
     """
+    if not 1 <= block_size <= LARGEST:
+        raise ValueError(f"Got block_size={block_size}, but expected 1 to {LARGEST:,} tokens")
     if opening_len < 0 or min(prompt_lens, default=0) < 1:
         raise ValueError(
             f"Got opening_len={opening_len}, prompt_lens={tuple(prompt_lens)}, but expected an "
@@ -53,7 +57,7 @@ def paged_requests(
     decoder = ToyDecoder.random(config, seed, "float32")
     rng = np.random.default_rng(seed)
     opening = rng.integers(0, config.vocab_size, opening_len).tolist()
-    room = sum(-(-(length + n_new) // max(block_size, 1)) for length in prompt_lens)
+    room = sum(-(-(length + n_new) // block_size) for length in prompt_lens)
     pool = BlockPool(len(config.layers), room + 4, block_size, seed)
     prefixes = PrefixIndex(pool) if prefix_sharing else None
     requests = []

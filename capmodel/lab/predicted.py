@@ -17,6 +17,7 @@ from capmodel.lab.language_model import LanguageModel
 from capmodel.lab.parameters import SoftmaxWeights
 from capmodel.lab.quantise import decode, encode
 
+TWINS = ("e4m3", "int8", "int4")  # formats of the twin's weights that are tried
 ESCAPE = 1e-3  # share of probability spread evenly over all 16-bit words
 
 

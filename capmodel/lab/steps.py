@@ -7,6 +7,9 @@ import numpy as np
 from capmodel.lab.config import KINDS, make_config
 from capmodel.lab.counters import Counters
 from capmodel.lab.decoder import ToyDecoder
+from capmodel.lab.threads import one_thread
+
+MOST = 128  # tokens that `lab_steps` takes about two seconds for
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,26 +53,60 @@ def decode_steps(decoder: ToyDecoder, tokens: np.ndarray, cached: bool) -> list[
     return steps
 
 
+@dataclass(frozen=True, slots=True)
+class KindSteps:
+    """The same tokens decoded with a cache and without, by one attention kind.
+
+    window: of its windowed layers [token], None = all layers see everything. bytes_per_token:
+    [byte] held after the first token.
+    """
+
+    kind: str
+    n_layers: int
+    window: int | None
+    bytes_per_token: int
+    cached: tuple[Step, ...]
+    uncached: tuple[Step, ...]
+
+
+def kind_steps(n_tokens: int = 16, seed: int = 0) -> list[KindSteps]:
+    """Steps of every attention kind in float32, cache off and on; bytes from the arrays.
+
+    Raises ValueError for n_tokens outside 1 to MOST.
+    """
+    if not 1 <= n_tokens <= MOST:
+        raise ValueError(
+            f"Got n_tokens={n_tokens}, but expected 1 to {MOST}: without a cache the work of all "
+            "steps together grows with the cube"
+        )
+    with one_thread():
+        return [_steps_of(kind, n_tokens, seed) for kind in KINDS]
+
+
 def lab_steps(n_tokens: int = 16, seed: int = 0) -> dict[str, object]:
-    """Steps of every attention kind, cache off and on, as JSON-ready data.
+    """What `kind_steps` finds as JSON-ready data, for the web lab.
 
     `{"n_tokens", "kinds": {kind: {"n_layers", "window", "bytes_per_token", "cached": [...],
-    "uncached": [...]}}}`; float32, bytes from the arrays. Raises ValueError for n_tokens < 1.
+    "uncached": [...]}}}`. Raises ValueError for n_tokens outside 1 to MOST.
     """
-    if n_tokens < 1:
-        raise ValueError(f"Got n_tokens={n_tokens}, but expected at least 1")
-    kinds: dict[str, object] = {}
-    for kind in KINDS:
-        config = make_config(kind)
-        decoder = ToyDecoder.random(config, seed, "float32", absorbed=kind == "mla")
-        tokens = np.random.default_rng(seed).integers(0, config.vocab_size, n_tokens)
-        cached = decode_steps(decoder, tokens, True)
-        windows = [getattr(layer, "window", None) for layer in config.layers]
-        kinds[kind] = {
-            "n_layers": len(config.layers),
-            "window": next((window for window in windows if window is not None), None),
-            "bytes_per_token": cached[0].cache_bytes,
-            "cached": [asdict(step) for step in cached],
-            "uncached": [asdict(step) for step in decode_steps(decoder, tokens, False)],
-        }
+    kinds = {}
+    for found in kind_steps(n_tokens, seed):
+        plain = asdict(found)
+        kinds[plain.pop("kind")] = plain
     return {"n_tokens": n_tokens, "kinds": kinds}
+
+
+def _steps_of(kind: str, n_tokens: int, seed: int) -> KindSteps:
+    config = make_config(kind)
+    decoder = ToyDecoder.random(config, seed, "float32", absorbed=kind == "mla")
+    tokens = np.random.default_rng(seed).integers(0, config.vocab_size, n_tokens)
+    cached = decode_steps(decoder, tokens, True)
+    windows = [getattr(layer, "window", None) for layer in config.layers]
+    return KindSteps(
+        kind,
+        len(config.layers),
+        next((window for window in windows if window is not None), None),
+        cached[0].cache_bytes,
+        tuple(cached),
+        tuple(decode_steps(decoder, tokens, False)),
+    )

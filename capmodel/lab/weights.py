@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from capmodel.shapes.attention import SoftmaxAttention
 
 FILE = "lab_model.npz"
 SHA256 = "ffab472f58404356a104514ba50b48bc210025c17e431199febb288f419d8c0f"
+
+# What NumPy, zipfile and the parsing below raise for bytes that are no such file.
+UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, BadZipFile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,8 @@ class ModelFile:
 def read_model(path: Path | None = None, sha256: str = SHA256) -> ModelFile:
     """Read the bundled model, or `path`, whose content must have `sha256`; weights in float32.
 
-    Raises ValueError when the file is missing or its content differs from what was published.
+    Raises ValueError when the file is missing, its content differs from what was published, or it
+    is not a file of this model's arrays.
     """
     from capmodel.datasets.bundled import bundled_path
 
@@ -55,8 +60,14 @@ def read_model(path: Path | None = None, sha256: str = SHA256) -> ModelFile:
             f"Got {found.name} with sha256 {digest[:16]}..., but expected {sha256[:16]}...; the "
             "file is damaged or of another version: restore it"
         )
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        return _parsed({name: arrays[name] for name in arrays.files}, digest)
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            return _parsed({name: arrays[name] for name in arrays.files}, digest)
+    except UNREADABLE as error:
+        raise ValueError(
+            f"Got {found.name}, which cannot be read ({type(error).__name__}: {error}), but "
+            "expected the arrays that tools/train_lab_model.py writes, and no pickles"
+        ) from error
 
 
 def _parsed(arrays: dict[str, np.ndarray], digest: str) -> ModelFile:

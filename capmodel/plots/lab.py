@@ -10,7 +10,7 @@ from capmodel.lab.entropy import Coding
 from capmodel.lab.steps import Step
 from capmodel.plots.style import INK, MARKERS, MUTED, PALETTE, label_ends, series
 
-_SHARES = (0.0625, 0.125, 0.25, 0.5, 1.0)
+_SHARES = (0.015625, 0.03125, 0.0625, 0.125, 0.25, 0.5, 1.0)
 
 
 def draw_perplexity(
@@ -37,11 +37,11 @@ def draw_perplexity(
             axes.annotate(
                 f"{coding.dtype}, zstd",
                 (share, 0),
-                xytext=(0, 7),
+                xytext=(0, -7),
                 textcoords="offset points",
                 rotation=90,
                 ha="center",
-                va="bottom",
+                va="top",
                 fontsize=6.5,
             )
     axes.axhline(0, color=MUTED, linewidth=0.6)
@@ -83,8 +83,10 @@ def _draw(axes: Axes, outcomes: Sequence[Outcome], y: Callable[[Outcome], float]
             zorder=3,
         )
     axes.set_xscale("log")
-    axes.set_xlim(0.055, 1.15)
-    axes.set_xticks(_SHARES, [f"{100 * share:g}" for share in _SHARES])
+    left = 0.88 * min([0.0625, *(o.bytes_share for o in outcomes)])
+    axes.set_xlim(left, 1.15)
+    shares = [share for share in _SHARES if share > left]
+    axes.set_xticks(shares, [f"{100 * share:.3g}" for share in shares])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("Bytes kept [% of a 16-bit cache]")
 

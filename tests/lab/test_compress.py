@@ -1,5 +1,7 @@
 """Measured costs: tiny for many bits, large where the answer was thrown away, with intervals."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -138,3 +140,13 @@ def test_figures_draw_every_treatment(outcomes: dict[str, Outcome]) -> None:
     assert np.asarray(y)[1] == 100 * outcomes["sliding window, 128 tokens"].retrieval
     assert [t.get_text() for t in axes[0].texts] == ["bf16, zstd"]
     assert axes[3].get_lines()[0].get_ydata()[-1] == steps[-1].cache_bytes / 1e3
+
+
+def test_every_budget_is_inside_the_figure(outcomes: dict[str, Outcome]) -> None:
+    smallest = min(outcomes.values(), key=lambda o: o.bytes_share)
+    few = replace(smallest, bytes_share=6 / 256)
+    with figure(4, 3) as drawing:
+        axes = drawing.subplots()
+        draw_perplexity(axes, [*outcomes.values(), few])
+    assert axes.get_xlim()[0] < few.bytes_share
+    assert axes.get_xticks()[0] <= 2 * few.bytes_share

@@ -1,6 +1,7 @@
 """`capmodel lab`: tables and JSON with the same content, one line for bad input."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -47,11 +48,68 @@ def test_paging_tells_three_things_apart(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_steps_are_json_for_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "steps", "--tokens", "4")
+    code, out, _ = run(capsys, "steps", "--tokens", "4", "--json")
     data = json.loads(out)
     assert code == 0
     assert len(data["kinds"]) == 6
     assert [s["length"] for s in data["kinds"]["mla"]["cached"]] == [1, 2, 3, 4]
+
+
+def test_steps_print_the_last_one_of_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "steps", "--tokens", "16", "--json")
+    kinds = json.loads(out)["kinds"]
+    code, out, _ = run(capsys, "steps", "--tokens", "16")
+    assert code == 0
+    for kind, data in kinds.items():
+        row = next(line.split() for line in out.splitlines() if line.split()[:1] == [kind])
+        last = data["cached"][-1]
+        assert row[1:3] == ["1", "16"]
+        assert row[3] == f"{last['flop']:,}"
+        assert row[6] == f"{last['cache_bytes']:,}"
+
+
+@pytest.mark.parametrize("columns", ["80", "40"])
+@pytest.mark.parametrize("command", ["proof", "paging", "steps"])
+def test_nothing_is_cut_and_units_stand_in_the_headings(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    columns: str,
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    _, out, _ = run(capsys, command)
+    assert "…" not in out
+    if command != "proof":
+        assert "[byte]" in out
+    monkeypatch.setenv("COLUMNS", "200")
+    _, wide, _ = run(capsys, command)
+    narrow_words, wide_words = (
+        sorted(word for word in printed.split() if word.strip("─")) for printed in (out, wide)
+    )
+    assert narrow_words == wide_words
+
+
+def test_help_lists_commands_with_whole_sentences(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "--help")
+    assert "..." not in out.partition("Commands:")[2]
+
+
+def test_progress_is_on_stderr_and_the_figure_is_drawn(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from capmodel.lab import compress
+
+    small = compress.measure
+    monkeypatch.setattr(
+        compress, "measure", lambda model, chosen, seed: small(model, chosen, 2, 2, seed)
+    )
+    for suffix, start in ((".png", b"\x89PNG"), (".PDF", b"%PDF")):
+        path = tmp_path / f"figure{suffix}"
+        code, out, err = run(capsys, "evict", "--budgets", "8,8", "--figure", str(path))
+        assert code == 0
+        assert "5/5 caches" in err
+        assert out.count("random, 8 tokens") == 1
+        assert path.read_bytes().startswith(start)
 
 
 def test_evict_measures_the_budgets_it_is_given(
@@ -76,10 +134,24 @@ def test_evict_measures_the_budgets_it_is_given(
     ("args", "message"),
     [
         (("evict", "--budgets", "64,x"), "expected whole numbers with commas"),
-        (("evict", "--budgets", "2"), "Got budget=2, but expected at least 6"),
-        (("paging", "--block-size", "0"), "Got block_size=0, but expected at least 1"),
-        (("steps", "--tokens", "0"), "Got n_tokens=0, but expected at least 1"),
+        (("evict", "--budgets", "2"), "Got budget=2, but expected 6 to 256 tokens"),
+        (("evict", "--budgets", "64,999999999"), "Got budget=999999999, but expected 6 to 256"),
+        (("evict", "--budgets", "²"), "expected whole numbers with commas"),
+        (("evict", "--budgets", ""), "expected whole numbers with commas"),
+        (("evict", "--figure", "made.jpg"), "expected a name that ends in .png, .svg, .pdf"),
+        (("evict", "--figure", "no/such/made.png"), "a folder that exists"),
+        (("paging", "--block-size", "0"), "Got block_size=0, but expected 1 to 4,096"),
+        (("paging", "--block-size", "100000000000"), "but expected 1 to 4,096 tokens"),
+        (("paging", "--seed", "-1"), "-1 is not in the range x>=0"),
+        (("steps", "--tokens", "0"), "Got n_tokens=0, but expected 1 to 128"),
+        (("steps", "--tokens", "100000"), "Got n_tokens=100000, but expected 1 to 128"),
         (("model", "naïve"), "Got character 'ï' at position 2"),
+        (("model", "😀"), "Got character '😀' at position 0"),
+        (("model", "a\udcff"), "Got character '\\udcff' at position 1"),
+        (("model", ""), "Got a prompt of 0 tokens, but expected 1 to 256"),
+        (("model", "And " * 300), "Got a prompt of 301 tokens, but expected 1 to 256"),
+        (("model", "--tokens", "3"), "without PROMPT"),
+        (("model", "And", "--tokens", "1" * 30), "expected at most 256 together"),
         (("model", "And", "--tokens", "0"), "Got n_new=0"),
     ],
 )
@@ -89,4 +161,4 @@ def test_bad_input_is_one_line(
     code, _, err = run(capsys, *args)
     assert code == 2
     assert message in err
-    assert "Traceback" not in err
+    assert err.count("\n") == 1

@@ -1,7 +1,11 @@
 """The model's file: missing, damaged and foreign ones are told apart from the published one."""
 
+import hashlib
+import io
+import pickle
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from capmodel.cli import main
@@ -29,6 +33,40 @@ def test_one_flipped_bit_is_found(tmp_path: Path) -> None:
     damaged.write_bytes(content)
     with pytest.raises(ValueError, match="the file is damaged or of another version"):
         weights.read_model(damaged)
+
+
+def pickled() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, config=np.array([{"a": 1}], dtype=object))
+    return file.getvalue()
+
+
+def without_config() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, embedding=np.zeros(3))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"PK\x03\x04 no zip after all",
+        b"not an archive",
+        pickle.dumps({"config": 1}),
+        pickled(),
+        without_config(),
+        bundled_path(weights.FILE).read_bytes()[:-500],
+    ],
+    ids=["empty", "zip head", "text", "pickle", "pickles inside", "no config", "cut"],
+)
+def test_a_file_of_other_content_is_named_even_when_its_sum_is_given(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "own.npz"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"Got own.npz, which cannot be read \(.* no pickles"):
+        weights.read_model(path, hashlib.sha256(content).hexdigest())
 
 
 def test_the_command_line_says_it_without_a_traceback(
