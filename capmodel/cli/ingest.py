@@ -1,13 +1,16 @@
 """capmodel ingest: benchmark files into one runs table."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.box import SIMPLE
 
 from capmodel.cli import options
+from capmodel.cli.terminal import terminal
 
 if TYPE_CHECKING:
     from capmodel.quality import Intake
@@ -46,7 +49,8 @@ def command(
     llm-d reports, Argonne's and AIConfigurator's tables. What a file lacks is given by the flags,
     or by FILE.toml or capmodel.toml beside it.
 
-    Exit code 1 where a file was refused, and the good ones are read all the same.
+    Exit code 1 where a file was refused, or where no row can be used; the good files are read all
+    the same, and every row is used, flagged or set aside by a named rule.
     """
     from capmodel.ingest import Given
     from capmodel.quality import take_in
@@ -58,26 +62,39 @@ def command(
         options.print_json(_as_dict(intake))
     else:
         _print(intake)
-    return 1 if intake.refused or intake.set_aside["wrong_unit"] else 0
+    if not intake.rows_used:
+        click.echo(f"capmodel: {_nothing(intake)}", err=True)
+    return 1 if intake.refused or intake.set_aside["wrong_unit"] or not intake.rows_used else 0
 
 
 @contextmanager
 def _progress(paths: tuple[str, ...]) -> Iterator[Callable[[int], None] | None]:
-    """A bar on stderr where a file is large enough to wait for."""
-    from capmodel.ingest.large import is_large
+    """A bar on stderr where there is enough to wait for."""
     from capmodel.ingest.paths import expand_paths
 
     files = [path for path, _ in expand_paths(paths) if path.is_file()]
-    if not any(map(is_large, files)):
+    total = sum(path.stat().st_size for path in files)
+    if total < _WORTH_A_BAR and len(files) < _MANY:
         yield None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeElapsedColumn
 
     with Progress("ingest", BarColumn(), DownloadColumn(), TimeElapsedColumn(),
-                  console=Console(stderr=True), transient=True) as bar:  # fmt: skip
-        task = bar.add_task("ingest", total=sum(path.stat().st_size for path in files))
+                  console=terminal(stderr=True), transient=True) as bar:  # fmt: skip
+        task = bar.add_task("ingest", total=total)
         yield lambda size: bar.advance(task, size)
+
+
+_WORTH_A_BAR, _MANY = 16 * 2**20, 200  # bytes, files
+_LISTED = 40  # files in the table; of more, those without runs are counted
+
+
+def _nothing(intake: "Intake") -> str:
+    """Why no row is there to use."""
+    if not intake.rows_read:
+        return f"no row can be used: none of {len(intake.files)} files was read"
+    rules = ", ".join(f"{count:,} {name}" for name, count in intake.set_aside.most_common())
+    return f"no row can be used: {intake.rows_read:,} were read, and set aside {rules}"
 
 
 def _as_dict(intake: "Intake") -> dict[str, Any]:
@@ -94,36 +111,50 @@ def _as_dict(intake: "Intake") -> dict[str, Any]:
             "flagged": dict(intake.flagged.most_common()),
             "set_aside": dict(intake.set_aside.most_common()),
         },
+        "rules": intake.rules,
+        "doubts": dict(intake.doubts.most_common()),
         "written": intake.written,
     }  # fmt: skip
 
 
 def _print(intake: "Intake") -> None:
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    console = Console()
-    files = Table(title="Files")
+    from capmodel.quality import gloss
+    from capmodel.words import one_line
+
+    console = terminal()
+    files = Table("read as", title="Files", box=SIMPLE, pad_edge=False)
+    for name in ("rows", "with a decode step"):
+        files.add_column(name, justify="right")
     files.add_column("file", overflow="fold")
-    for name in ("read as", "rows", "with a decode step"):
-        files.add_column(name, justify="left" if name == "read as" else "right")
-    for report in intake.files:
-        shown = report.format if report.format else report.status
-        files.add_row(report.path, shown, f"{report.rows:,}", f"{report.kept:,}")
+    shown = intake.files
+    if len(shown) > _LISTED:
+        shown = [report for report in shown if report.rows or report.named][:_LISTED]
+    for report in shown:
+        read_as = report.format if report.format else report.status
+        files.add_row(read_as, f"{report.rows:,}", f"{report.kept:,}", Text(one_line(report.path)))
     console.print(files)
-    rows = Table(title="Rows")
-    rows.add_column("rows")
-    rows.add_column("", justify="right")
+    if len(shown) < len(intake.files):
+        states = Counter(report.status for report in intake.files)
+        told = ", ".join(f"{count:,} {status}" for status, count in states.most_common())
+        console.print(f"{len(intake.files):,} files: {told} (each of them with --json).")
+    rows = Table("rows", title="Rows", box=SIMPLE, pad_edge=False)
+    rows.add_column("", justify="right", no_wrap=True)
+    rows.add_column("what that is")
     rows.add_row("read", f"{intake.rows_read:,}")
     if intake.rows_made:
         rows.add_row("made by differencing two runs", f"{intake.rows_made:,}")
     rows.add_row("used", f"{intake.rows_used:,}")
     for name, count in intake.flagged.most_common():
-        rows.add_row(f"  of them flagged {name}", f"{count:,}")
+        rows.add_row(Text(f"  flagged {one_line(name)}"), f"{count:,}", gloss(name))
     rows.add_row("set aside", f"{sum(intake.set_aside.values()):,}")
     for name, count in intake.set_aside.most_common():
-        rows.add_row(f"  {name}", f"{count:,}")
+        rows.add_row(f"  {name}", f"{count:,}", gloss(name))
     console.print(rows)
+    for doubt, count in intake.doubts.most_common():
+        click.echo(f"doubt: {doubt} ({count:,} row{'s' if count > 1 else ''})")
     for report in intake.refused:
         click.echo(f"{report.status}: {report.reason}", err=True)
     for path in intake.written:

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from capmodel.cli import options
+from capmodel.cli.terminal import terminal
+from capmodel.units import format_bytes
+from capmodel.words import one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,11 +75,9 @@ def _draw(found: "Profile", folder: Path) -> list[Path]:
 
 
 def _print(found: "Profile") -> None:
-    from rich.console import Console
-
     from capmodel.saturation import ceiling_counts
 
-    console = Console()
+    console = terminal()
     pieces = {
         "Summary": found.summary,
         "Layouts": found.layouts,
@@ -92,24 +93,29 @@ def _print(found: "Profile") -> None:
     console.print(f"{absent} combinations of GPU, engine and weights do not occur (--json).")
     if len(gaps):
         names = ", ".join(f"{row.what} ({row.empty_rows:,})" for row in gaps.itertuples())
-        console.print(f"Columns with empty cells: {names}.")
+        console.print(f"Columns with empty cells: {one_line(names)}.", markup=False)
 
 
 def _as_table(title: str, data: "pd.DataFrame") -> object:
+    from rich.box import SIMPLE
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE, pad_edge=False)
     for name in data.columns:
         numeric = data[name].dtype.kind in "iuf"
         table.add_column(str(name).replace("_", " "), justify="right" if numeric else "left")
     for row in data.itertuples(index=False):
-        table.add_row(*map(_text, row))
+        in_bytes = getattr(row, "unit", "") == "byte"
+        table.add_row(*(Text(_shown(value, in_bytes)) for value in row))
     return table
 
 
-def _text(value: object) -> str:
+def _shown(value: object, in_bytes: bool = False) -> str:
+    if in_bytes and isinstance(value, float) and value >= 1e9:
+        return format_bytes(value)
     if isinstance(value, float):
         if value != value:
             return "-"
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else one_line(value)

@@ -5,6 +5,7 @@ A tool's file holds a `VARIABLE_MAP`, a `recognises` and a `read_<tool>`, and is
 """
 
 import hashlib
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ __all__ = [
     "FileReport",
     "Given",
     "Ingested",
+    "RowsLeftOut",
     "file_sha256",
     "read_files",
     "read_runs",
@@ -33,7 +35,7 @@ def read_runs(
 
     paths: one or several. format: one of FORMATS; "auto" recognises a file by its content.
     given: facts the files lack. Rows that hold no decode step (a prompt-processing test) are left
-    out; `read_files` lists them.
+    out, and a RowsLeftOut warning says so; `read_files` lists them.
 
     Raises RunsError where a file cannot be read, with every problem of all files.
     """
@@ -46,7 +48,18 @@ def read_runs(
         rules = ", ".join(sorted(set(found.aside["rule"])))
         reason = f"no row holds a decode step ({rules})"
         raise RunsError(problem_table([(None, "file", None, reason)]), ", ".join(map(str, names)))
+    unread = found.aside[found.aside["rule"] != "differenced"]
+    if len(unread):
+        counts = ", ".join(
+            f"{rows:,} {rule}" for rule, rows in unread["rule"].value_counts().items()
+        )
+        what = f"{len(unread):,} of {len(unread) + len(found.runs):,} rows hold no decode step"
+        warnings.warn(f"{what} and are left out: {counts}", RowsLeftOut, stacklevel=2)
     return found.runs
+
+
+class RowsLeftOut(UserWarning):
+    """Rows of a file that hold no decode step, so that a runs table has no place for them."""
 
 
 def file_sha256(path: str | Path) -> str:

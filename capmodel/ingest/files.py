@@ -1,6 +1,6 @@
 """From paths to runs: recognise, read, complete, check; bad files are listed, good ones kept."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -73,8 +73,17 @@ def read_files(
 
     format: one of FORMATS. given: facts that the files lack. Raises ValueError for no paths.
     """
+    return read_expanded(expand_paths(paths), format, given)
+
+
+def read_expanded(
+    files: Sequence[tuple[Path, bool]],
+    format: str = "auto",
+    given: Given | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Ingested:
+    """`read_files` of what `expand_paths` found. progress: called with the bytes of each file."""
     check_format(format)
-    files = expand_paths(paths)
     if not files:
         raise ValueError("Got no file to read; name at least one that holds runs")
     tables: list[pd.DataFrame] = []
@@ -82,6 +91,8 @@ def read_files(
     reports: list[FileReport] = []
     entries = OwnEntries()
     for path, named in files:
+        if progress:
+            progress(path.stat().st_size if path.is_file() else 0)
         try:
             name, runs, aside = _read_one(path, format, given or Given())
             entries.add(runs, SHAPE_COLUMNS, GPU_COLUMNS, str(path))

@@ -97,11 +97,12 @@ def complete(
     missing = [name for name in needs if _has_gaps(filled, name)]
     if missing:
         flags = " ".join(_flag(name) for name in missing)
+        them = "them" if len(missing) > 1 else "it"
         reason = (
-            f"the file does not say {', '.join(missing)}; give {flags}, or write them into "
+            f"the file does not say {them}; give {flags}, or write {them} into "
             f"{path.name}.toml or {FOLDER_FILE} beside it"
         )
-        raise RunsError(problem_table([(None, missing[0], None, reason)]), str(path))
+        raise RunsError(problem_table([(None, ", ".join(missing), None, reason)]), str(path))
     return filled
 
 

@@ -45,6 +45,11 @@ def check_target(path: str | Path, endings: Sequence[str]) -> Path:
     return path
 
 
+def beside_of(out: Path) -> Path:
+    """Where the rows set aside go: `<stem>_set_aside.csv` beside `out`."""
+    return out.with_name(f"{out.stem}_set_aside.csv")
+
+
 class Part:
     """Rows of one file on their way to `out`: used ones as Parquet, the others as CSV."""
 
@@ -83,14 +88,17 @@ class Part:
 
 
 def join_parts(parts: Sequence[Part], out: Path) -> list[str]:
-    """Parts under one another as `out` and `<stem>_set_aside.csv`; the files written."""
+    """Parts under one another as `out` and `<stem>_set_aside.csv`; the files written.
+
+    Without a used row there is no `out`.
+    """
     for part in parts:
         part.close()
     filled = [part for part in parts if part.rows]
-    if not filled:
+    if not parts:
         return []
-    beside = out.with_name(f"{out.stem}_set_aside.csv")
-    joined = filled[0].used if len(filled) == 1 else _joined(filled, out)
+    beside = beside_of(out)
+    joined = _joined(filled, out) if len(filled) > 1 else (filled or parts)[0].used
     try:
         with parts[0].aside.open("ab") as target:
             for part in parts[1:]:
@@ -98,11 +106,12 @@ def join_parts(parts: Sequence[Part], out: Path) -> list[str]:
                     source.readline()  # its header
                     while block := source.read(1 << 20):
                         target.write(block)
-        _put(joined, out)
+        if filled:
+            _put(joined, out)
         _put(parts[0].aside, beside)
     finally:
         joined.unlink(missing_ok=True)
-    return [str(out), str(beside)]
+    return [str(path) for path in ((out, beside) if filled else (beside,))]
 
 
 def _joined(parts: Sequence[Part], out: Path) -> Path:

@@ -5,6 +5,7 @@ the first of `capmodel.quality.checks.CHECKS`.
 """
 
 from capmodel.quality.checks import check_runs, split_aside
+from capmodel.quality.glosses import GLOSSES, gloss
 from capmodel.quality.intake import Intake, take_in
 from capmodel.quality.physical import check_units, physical_floor
 from capmodel.quality.repeats import noise_floor_mape, repeat_group
@@ -13,12 +14,14 @@ from capmodel.quality.thresholds import FLAG, SET_ASIDE, Thresholds
 
 __all__ = [
     "FLAG",
+    "GLOSSES",
     "SET_ASIDE",
     "Intake",
     "Screened",
     "Thresholds",
     "check_runs",
     "check_units",
+    "gloss",
     "noise_floor_mape",
     "physical_floor",
     "repeat_group",

@@ -16,6 +16,7 @@ from capmodel.quality.measurement import (
     speculative,
     warm_prefix,
 )
+from capmodel.quality.names import unknown_engine
 from capmodel.quality.physical import (
     below_expected,
     below_floor,
@@ -31,6 +32,7 @@ from capmodel.quality.thresholds import FLAG, SET_ASIDE, Thresholds
 CHECKS = (
     no_bandwidth,
     unit_slip,
+    unknown_engine,
     speculative,
     below_floor,
     below_expected,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from capmodel.engines import engine_doubt
 from capmodel.features import FEATURES
 from capmodel.ingest.files import (
     NO_BENCHMARK,
@@ -18,16 +19,18 @@ from capmodel.ingest.files import (
     REFUSED,
     FileReport,
     iter_runs,
-    read_files,
+    read_expanded,
 )
 from capmodel.ingest.given import Given, given_for
 from capmodel.ingest.large import is_large
 from capmodel.ingest.opening import open_document
 from capmodel.ingest.paths import expand_paths
 from capmodel.ingest.tools import NoBenchmark, check_format, identify
-from capmodel.ingest.writing import PARQUET, Part, check_target, join_parts, write_runs
+from capmodel.ingest.writing import PARQUET, Part, beside_of, check_target, join_parts, write_runs
+from capmodel.own_entries import OwnEntries
+from capmodel.quality.glosses import gloss
 from capmodel.quality.screening import Screened, screen_runs
-from capmodel.runs import RunsError
+from capmodel.runs import GPU_COLUMNS, SHAPE_COLUMNS, RunsError
 
 Progress = Callable[[int], None]
 
@@ -38,7 +41,8 @@ class Intake:
 
     set_aside, flagged: rule -> rows. rows_made: decode steps made by differencing two runs.
     rows_read + rows_made = rows_used + all set aside. rows_unread: without a decode step, of
-    those set aside. written: files written.
+    those set aside. doubts: what to doubt about a name -> rows used all the same. written: files
+    written.
     """
 
     files: list[FileReport] = field(default_factory=list)
@@ -48,7 +52,13 @@ class Intake:
     rows_used: int = 0
     set_aside: Counter[str] = field(default_factory=Counter)
     flagged: Counter[str] = field(default_factory=Counter)
+    doubts: Counter[str] = field(default_factory=Counter)
     written: list[str] = field(default_factory=list)
+
+    @property
+    def rules(self) -> dict[str, str]:
+        """Every rule that hit a row, with its meaning in a line."""
+        return {name: gloss(name) for name in [*self.set_aside, *self.flagged] if gloss(name)}
 
     @property
     def refused(self) -> list[FileReport]:
@@ -62,6 +72,11 @@ class Intake:
         self.rows_used += len(screened.used)
         self.set_aside.update(screened.counts)
         self.flagged.update(screened.flagged)
+        if len(screened.used):
+            for name, rows in screened.used["engine"].value_counts().items():
+                doubt = engine_doubt(str(name))
+                if doubt and rows:
+                    self.doubts[doubt] += int(rows)
 
     def merge(self, other: "Intake") -> None:
         """Add the counts of another intake."""
@@ -70,6 +85,7 @@ class Intake:
         self.rows_unread += other.rows_unread
         self.set_aside.update(other.set_aside)
         self.flagged.update(other.flagged)
+        self.doubts.update(other.doubts)
 
 
 def take_in(
@@ -85,11 +101,12 @@ def take_in(
     progress: called with the bytes of each file that is done. Raises ValueError for a format or
     an `out` that cannot be.
     """
-    names = list(paths)
-    files = expand_paths(names)
+    files = expand_paths(paths)
+    if out is not None:
+        files = _without(files, check_target(out, (*PARQUET, ".csv")))
     if any(is_large(path) for path, _ in files):
         return _take_in_chunks(files, out, format, given or Given(), progress)
-    found = read_files(names, format, given)
+    found = read_expanded(files, format, given, progress)
     intake = Intake(files=list(found.files))
     intake.set_aside.update(found.aside["rule"].astype(str))
     screened = Screened(pd.DataFrame(), pd.DataFrame(columns=["rule"]))
@@ -99,12 +116,25 @@ def take_in(
     intake.rows_read = sum(report.rows for report in found.files)
     intake.rows_unread = len(found.aside)
     intake.rows_made = len(found.runs) + len(found.aside) - intake.rows_read
-    if out is not None and len(found.runs):
-        intake.written.append(str(write_runs(plain_columns(screened.used), out)))
-        beside = Path(out).with_name(f"{Path(out).stem}_set_aside.csv")
+    if out is not None:
+        target = Path(out)
+        if len(screened.used):
+            intake.written.append(str(write_runs(plain_columns(screened.used), target)))
         table = pd.concat([plain_columns(screened.aside), _unread(found.aside)])
-        intake.written.append(str(write_runs(table, beside)))
+        if len(table) or len(screened.used):
+            intake.written.append(str(write_runs(table, beside_of(target))))
     return intake
+
+
+def _without(files: list[tuple[Path, bool]], out: Path) -> list[tuple[Path, bool]]:
+    """`files` without what an earlier call wrote there. Raises ValueError where it was named."""
+    written = {out.resolve(), beside_of(out).resolve()}
+    again = [path for path, named in files if named and path.resolve() in written]
+    if again:
+        raise ValueError(
+            f"Got -o {out}, which would replace {again[0]}, a file to read; name another"
+        )
+    return [(path, named) for path, named in files if path.resolve() not in written]
 
 
 def plain_columns(featured: pd.DataFrame) -> pd.DataFrame:
@@ -128,14 +158,14 @@ def _take_in_chunks(
     check_format(format)
     if out is not None:
         check_target(out, PARQUET)
-    intake, parts = Intake(), list[Part]()
+    intake, parts, entries = Intake(), list[Part](), OwnEntries()
     try:
         for path, named in files:
             part = Part(Path(out)) if out is not None else None
             parts += [part] if part else []
             mine = Intake()
             try:
-                name = _one_file(path, format, given, mine, part, progress)
+                name = _one_file(path, format, given, mine, part, entries, progress)
             except RunsError as error:  # what was read of a bad file does not count
                 status = NO_BENCHMARK if isinstance(error, NoBenchmark) else REFUSED
                 report = FileReport(str(path), status, reason=str(error), named=named)
@@ -156,7 +186,7 @@ def _take_in_chunks(
 
 def _one_file(
     path: Path, format: str, given: Given, intake: Intake, part: Part | None,
-    progress: Progress | None,
+    entries: OwnEntries, progress: Progress | None,
 ) -> str:  # fmt: skip
     """Screen one file chunk by chunk into `part`; the name of its format."""
     document = open_document(path)
@@ -168,6 +198,7 @@ def _one_file(
         intake.rows_unread += len(unread)
         screened = Screened(pd.DataFrame(), pd.DataFrame())
         if len(runs):
+            entries.add(runs, SHAPE_COLUMNS, GPU_COLUMNS, str(path))
             screened = screen_runs(runs, pd.Series(str(path), index=runs.index))
             intake.add(screened)
         if part:

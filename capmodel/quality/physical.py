@@ -3,9 +3,11 @@
 import numpy as np
 import pandas as pd
 
-from capmodel.quality.hits import Array, Hit, column, text
+from capmodel.gpus import is_shipped
+from capmodel.quality.hits import Array, Hit, Mask, column, text
 from capmodel.quality.thresholds import FLAG, SET_ASIDE, Thresholds
-from capmodel.runs import RunsError, problem_table
+from capmodel.runs import GPU_COLUMNS, RunsError, problem_table
+from capmodel.units import format_bytes
 
 # Work outside the kernels' traffic: about what a layer costs to launch [s].
 _LAUNCH_S = 2e-5
@@ -34,7 +36,7 @@ def below_floor(featured: pd.DataFrame, limits: Thresholds) -> list[Hit]:
         "unreached batch, warm prefix cache, or several tokens a step"
     )
     figures = {"step_s": step, "floor_s": floor, "floor_share": step / floor}
-    return [Hit("below_floor", SET_ASIDE, mask, reason, figures)]
+    return _by_whose(featured, "below_floor", mask, reason, figures)
 
 
 def physical_floor(featured: pd.DataFrame) -> Array:
@@ -116,8 +118,32 @@ def unit_slip(featured: pd.DataFrame, limits: Thresholds) -> list[Hit]:
             f"the figure is most likely in {unit}"
         )
         figures = {"step_s": step, "least_s": least, "ratio": ratio}
-        hits.append(Hit("unit_slip", SET_ASIDE, mask, reason, figures))
+        hits += _by_whose(featured, "unit_slip", mask, reason, figures)
     return hits
+
+
+def _by_whose(
+    featured: pd.DataFrame, rule: str, mask: Mask, reason: str, figures: dict[str, Array]
+) -> list[Hit]:
+    """Hits apart where the GPU's figures are the user's own, which are as open to doubt."""
+    own = own_gpu(featured) if mask.any() else np.zeros(len(featured), dtype=bool)
+    doubt = "; or the GPU's own figures are in another unit: {bandwidth_bytes} and {peak} FLOP a s"
+    figured = figures | {
+        "bandwidth_bytes": column(featured, "gpu_bandwidth"),
+        "peak": column(featured, "gpu_peak_flops"),
+    }
+    return [
+        Hit(rule, SET_ASIDE, mask & ~own, reason, figures),
+        Hit(rule, SET_ASIDE, mask & own, reason + doubt, figured),
+    ]
+
+
+def own_gpu(featured: pd.DataFrame) -> Mask:
+    """(rows,) true where a GPU's figures are the user's: in the row, or in an own entry."""
+    brought = np.any([~np.isnan(column(featured, name)) for name in GPU_COLUMNS], axis=0)
+    names = text(featured, "gpu")
+    shipped = {name: is_shipped(str(name)) for name in names.unique()}
+    return np.asarray(brought | ~names.map(shipped).to_numpy(dtype=bool))
 
 
 def check_units(
@@ -133,13 +159,14 @@ def check_units(
     if not len(ratio):
         return
     name = "step_time_s"
+    suspect = _suspect_gpus(featured)
     for factor, unit in _SLIPS:
         share = float(np.mean(ratio >= limits.unit_ratio * factor / 1e3))
         if share > 0.5:
             reason = (
                 f"{share:.0%} of {len(ratio):,} rows are some {factor:,.0f} times longer than a "
                 f"step can take (median {np.median(ratio):,.0f}): the column is most likely in "
-                f"{unit}; divide it by {factor:,.0f}"
+                f"{unit}; divide it by {factor:,.0f}{suspect}"
             )
             raise RunsError(problem_table([(None, name, None, reason)]), where)
     # Against the bare floor: a step shorter than a thirtieth of it, on most rows, is no early stop.
@@ -150,9 +177,24 @@ def check_units(
         reason = (
             f"{share:.0%} of {len(short):,} rows are far below what reading the weights takes "
             f"(median {np.median(short):.2g} of it): the column was most likely in seconds "
-            "already and was divided by 1,000; multiply it by 1,000"
+            f"already and was divided by 1,000; multiply it by 1,000{suspect}"
         )
         raise RunsError(problem_table([(None, name, None, reason)]), where)
+
+
+def _suspect_gpus(featured: pd.DataFrame) -> str:
+    """The figures of GPUs that are the user's own, as a second suspect; empty without any."""
+    own = featured[own_gpu(featured)].drop_duplicates("gpu")
+    if not len(own):
+        return ""
+    told = [
+        f"{name} with {format_bytes(width)} a s, {peak:.3g} FLOP a s and {format_bytes(memory)}"
+        for name, width, peak, memory in zip(
+            own["gpu"].head(3), column(own, "gpu_bandwidth"), column(own, "gpu_peak_flops"),
+            column(own, "gpu_memory_bytes"), strict=False,
+        )
+    ]  # fmt: skip
+    return f". Or the GPU's own figures are in another unit: check {'; '.join(told)}"
 
 
 def _least_time(featured: pd.DataFrame) -> Array:
