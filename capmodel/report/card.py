@@ -38,11 +38,13 @@ def rows_blocks(
     `where` says in a sentence where the rows set aside can be read.
     """
     set_aside = dict(rows.get("set_aside") or {})
-    sentence = (
-        f"{whole(rows['read'])} rows were read; {whole(rows['used'])} were used and "
-        f"{whole(sum(set_aside.values()))} set aside, each by a named rule."
-    )
-    blocks: list[Block] = [Text(sentence)]
+    sentence = f"{whole(rows['used'])} rows were used"
+    if rows.get("read") is not None:
+        sentence = (
+            f"{whole(rows['read'])} rows were read; {whole(rows['used'])} were used and "
+            f"{whole(sum(set_aside.values()))} set aside, each by a named rule"
+        )
+    blocks: list[Block] = [Text(f"{sentence}.")]
     if set_aside:
         counts = sorted(set_aside.items(), key=lambda item: (-item[1], item[0]))
         blocks.append(
@@ -110,8 +112,13 @@ def grade_blocks(
     return blocks
 
 
-def coefficient_blocks(coefficients: Sequence[Mapping[str, Any]]) -> list[Block]:
-    """The roofline's four coefficients per engine and GPU, and which of them sit at a bound."""
+def coefficient_blocks(
+    coefficients: Sequence[Mapping[str, Any]], basis: str | None = None
+) -> list[Block]:
+    """The roofline's four coefficients per engine and GPU, and which of them sit at a bound.
+
+    basis: the pair set bold, as "vllm on h100-sxm".
+    """
     if not coefficients:
         return [Text("No roofline was fitted on these rows.")]
     table = Table(
@@ -140,6 +147,9 @@ def coefficient_blocks(coefficients: Sequence[Mapping[str, Any]]) -> list[Block]
             )
             for row in coefficients
         ),
+        strong=tuple(
+            i for i, row in enumerate(coefficients) if _level(row) == basis and basis is not None
+        ),
     )
     bound = sum(bool(row.get("at_bound")) for row in coefficients)
     if not bound:
@@ -152,6 +162,40 @@ def coefficient_blocks(coefficients: Sequence[Mapping[str, Any]]) -> list[Block]
             small=True,
         ),
     ]
+
+
+def term_blocks(terms: Sequence[Mapping[str, Any]], basis: str) -> list[Block]:
+    """Every coefficient of one fit with its 90 % interval, and what its rows tell of it."""
+    return [
+        Table(
+            f"All coefficients of the fit this plan takes, {basis}. ±: half of the 90 % interval.",
+            (
+                Column("Coefficient"),
+                Column("Value", True),
+                Column("±", True),
+                Column("Unit"),
+                Column("What the rows tell"),
+            ),
+            tuple(_term_row(row) for row in terms),
+        )
+    ]
+
+
+def _term_row(row: Mapping[str, Any]) -> tuple[str, ...]:
+    scale = 1e6 if row["unit"].startswith("s/") else 1.0
+    error = row["standard_error"]
+    told = "zero fits best" if row["at_bound"] else "told apart"
+    return (
+        row["name"],
+        number(scale * row["value"]),
+        NONE if error is None else number(1.645 * scale * error, 2),
+        ("µ" if scale > 1 else "") + row["unit"],
+        told if row["identified"] else "nothing: the prior stands",
+    )
+
+
+def _level(row: Mapping[str, Any]) -> str:
+    return f"{row['engine']} on {row['gpu']}"
 
 
 def _coefficient(row: Mapping[str, Any], name: str) -> str:

@@ -1,6 +1,6 @@
 """Two plans side by side: what came out differently, which inputs differ, and why it follows."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from capmodel.report.fields import cell, fleet_name, label
@@ -147,19 +147,41 @@ def _why(
 def _money(first: Row, second: Row) -> Iterator[str]:
     """The change in cost, split into GPUs (at the old price) and price (on the new GPUs)."""
     old, new = (row["price_per_gpu_hour"]["estimate"] for row in (first, second))
-    gpus = (second["n_gpus"] - first["n_gpus"]) * old
-    price = (new - old) * second["n_gpus"]
+    few, many = first["n_gpus"], second["n_gpus"]
+    gpus, price = (many - few) * old, (new - old) * many
     if not gpus and not price:
         return
-    yield (
-        f"The cost moves by {_signed(gpus + price)} an hour: {_signed(gpus)} from "
-        f"{first['n_gpus']} to {second['n_gpus']} GPUs, {_signed(price)} from "
-        f"{format_dollars(old)} to {format_dollars(new)} a GPU-hour."
-    )
+    cheap, dear = told_apart(old, new, format_dollars)
+    whole = f"The cost moves by {_signed(gpus + price)} an hour" if gpus + price else (
+        "The cost stays, as two changes even out"
+    )  # fmt: skip
+    if not price:
+        yield f"{whole}, all of it from {few} to {many} GPUs; a GPU-hour stays at {cheap}."
+    elif not gpus:
+        yield f"{whole}, all of it from {cheap} to {dear} a GPU-hour; the {few} GPUs stay."
+    else:
+        yield (
+            f"{whole}: {_signed(gpus)} from {few} to {many} GPUs, {_signed(price)} from {cheap} "
+            f"to {dear} a GPU-hour."
+        )
 
 
 def _signed(amount: float) -> str:
     return ("-" if amount < 0 else "+") + format_dollars(abs(amount))
+
+
+def told_apart(first: float, second: float, show: Callable[[float], str]) -> tuple[str, str]:
+    """Two figures as `show` prints them; with as many digits as tell them apart, where it does
+    not."""
+    texts = show(first), show(second)
+    if texts[0] != texts[1] or first == second:
+        return texts
+    dollar = "$" if texts[0].startswith("$") else ""
+    for digits in range(4, 18):
+        longer = f"{first:,.{digits}g}", f"{second:,.{digits}g}"
+        if longer[0] != longer[1]:
+            return dollar + longer[0], dollar + longer[1]
+    return texts
 
 
 def _fate(whose: str, where: str, choice: Row, other: Row) -> str:
@@ -180,7 +202,16 @@ def _fate(whose: str, where: str, choice: Row, other: Row) -> str:
 
 def shown(row: Row) -> tuple[str, str, str, str]:
     """A row of `results` or `causes` in words: name, before, after, change in percent."""
-    key = row["name"]
+    key, before, after = row["name"], row["before"], row["after"]
     unit = "dollars" if key.startswith("price of") else key
-    change = "" if row["change"] is None else f"{100 * row['change']:+,.1f} %"
-    return (label(key), cell(unit, row["before"]), cell(unit, row["after"]), change)
+    texts = cell(unit, before), cell(unit, after)
+    if texts[0] == texts[1] and row["change"] is not None:
+        # Too alike for the unit of the key: the raw figures, with the digits that differ.
+        plain: Callable[[float], str] = "{:.4g}".format
+        show = format_dollars if texts[0].startswith("$") else plain
+        texts = told_apart(float(before), float(after), show)
+    change = row["change"]
+    percent = "" if change is None else f"{100 * change:+,.1f} %"
+    if change and float(f"{100 * change:.1f}") == 0:
+        percent = f"{100 * change:+.1g} %"
+    return (label(key), *texts, percent)

@@ -9,6 +9,10 @@ from capmodel.units import format_dollars, format_gib, format_seconds
 # Keys whose label the words of the key do not make plain.
 LABELS = {
     "id": "Calibration",
+    "name": "Name",
+    "basis": "Step times of",
+    "fitted_on": "Fitted on",
+    "fitted_by": "Fitted by",
     "rate": "Requests a second, at the busiest",
     "mean_rate": "Requests a second, on average",
     "concurrency": "Clients, each waiting for its answer",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from capmodel.report.card import coefficient_blocks, grade_blocks, rows_blocks
+from capmodel.report.card import coefficient_blocks, grade_blocks, rows_blocks, term_blocks
 from capmodel.report.document import Block, Bullets, Code, Document, Pairs, Picture, Section, Text
 from capmodel.report.fields import pairs
 from capmodel.report.figures import grade_picture, interval_picture, residual_picture
@@ -31,10 +31,10 @@ SCHEMA_VERSION = 1
 def plan_document(plan: Row) -> Document:
     """Lay out a plan: the page that decides, then everything it rests on.
 
-    `plan` is what `Plan.to_dict()` gives, or `plan.json` holds. It may also carry `title`, `date`
-    (ISO day), `command`, `inputs` (name and sha256), `fits` (requests by context) and, under
-    `calibration`, a grade card, coefficients (with `standard_errors`) and rows as a run's summary
-    has them, and `residuals` (`measured_s`, `predicted_s`, `group`).
+    `plan` is what `Plan.to_dict()` gives, or `plan.json` holds. It may also carry a `title` and,
+    under `calibration`, `absent_splits`, `noise_floor_mape`, rows `read` and `set_aside`,
+    `coverage` (by split, shares inside over those promised) and `residuals` (`measured_s`,
+    `predicted_s`, `group`).
     Raises `ValueError` for what is no plan, or one of another schema version.
     """
     check_plan(plan)
@@ -114,7 +114,10 @@ def _calibration(plan: Row) -> list[Section]:
     card = plan.get("calibration")
     if not card:
         return []
-    blocks: list[Block] = [Pairs(pairs(card, "noise_floor_mape"))]
+    about = pairs(card, "noise_floor_mape")
+    if card.get("sources"):
+        about = (*about, ("Rows from", "; ".join(card["sources"])))
+    blocks: list[Block] = [Pairs(about)]
     if card.get("rows"):
         blocks += rows_blocks(card["rows"], card.get("used_by") or ())
     grades = card.get("grade_card")
@@ -125,7 +128,10 @@ def _calibration(plan: Row) -> list[Section]:
     if card.get("residuals"):
         blocks += _known(residual_picture(card["residuals"], card.get("noise_floor_mape")))
     if card.get("coefficients"):
-        blocks += coefficient_blocks(card["coefficients"])
+        basis = card.get("basis")
+        blocks += coefficient_blocks(card["coefficients"], basis)
+        if card.get("terms"):
+            blocks += term_blocks(card["terms"], basis or "")
         for name in ("c_w", "c_kv"):
             blocks += _known(interval_picture(card["coefficients"], name))
     return [Section("Calibration card", tuple(blocks))]
@@ -140,6 +146,8 @@ def _reproduce(plan: Row) -> list[Block]:
     if plan.get("command"):
         blocks.append(Code(plan["command"]))
     rows = [("Package", f"capmodel {plan['package_version']}"), ("Seed", str(plan["seed"]))]
+    if plan.get("engine"):
+        rows.append(("Engine asked for", str(plan["engine"])))
     card = plan.get("calibration")
     if card:
         rows.append(("Calibration", str(card["id"] or "given")))
@@ -149,6 +157,9 @@ def _reproduce(plan: Row) -> list[Block]:
         blocks.append(Text("Inputs, by sha256:"))
         blocks.append(Code("\n".join(f"{entry['sha256']}  {entry['name']}" for entry in inputs)))
     blocks.append(
-        Text("Equal arguments, inputs, package and calibration give this document byte for byte.")
+        Text(
+            "Equal arguments, inputs, package, calibration and date give this document byte for "
+            "byte."
+        )
     )
     return blocks

@@ -81,7 +81,7 @@ def reserve_blocks(plan: Row) -> list[Block]:
     columns = (Column("A replica, steady state"), *(Column(name, True) for name in states))
     keys = list(best["estimate"])
     rows = tuple(
-        (_OPERATION.get(key, key), *(cell(key, state[key]) for state in states.values()))
+        (_OPERATION.get(key, key), *(cell(key, state.get(key)) for state in states.values()))
         for key in keys
     )
     return [Table("Times in ms, by steady-state estimate.", columns, rows)]
@@ -96,6 +96,7 @@ _OPERATION = {
     "tpot_mean_s": "TPOT, mean [ms]",
     "tpot_p95_s": "TPOT, p95 [ms]",
     "e2e_mean_s": "E2E, mean [ms]",
+    "e2e_p95_s": "E2E, p95 [ms]",
     "utilisation": "Of the most it sustains",
     "prefill_share": "Step time on prompts",
     "cache_share": "Step time on cache reads",
@@ -110,15 +111,17 @@ def sensitivity_blocks(plan: Row) -> list[Block]:
         blocks += [
             tornado_picture(rows),
             Table(
-                "Cost of the fleet at either end of each input, the rest as planned; replicas are "
-                "taken as fractions, so the plan itself stands at "
-                f"{format_dollars(rows[0]['base'])} an hour here.",
+                f"The plan's {format_dollars(rows[0]['base'])} an hour at either end of each "
+                "input, the rest as planned, in proportion to the capacity needed. GPUs: of whole "
+                "replicas.",
                 (
                     Column("Input"),
                     Column("Low"),
                     Column("High"),
                     Column("$/h, low", True),
                     Column("$/h, high", True),
+                    Column("GPUs, low", True),
+                    Column("GPUs, high", True),
                 ),
                 tuple(
                     (
@@ -127,20 +130,25 @@ def sensitivity_blocks(plan: Row) -> list[Block]:
                         row["high_input"],
                         format_dollars(row["low"]),
                         format_dollars(row["high"]),
+                        cell("low_gpus", row.get("low_gpus")),
+                        cell("high_gpus", row.get("high_gpus")),
                     )
                     for row in rows
                 ),
             ),
         ]
     if plan["what_ifs"]:
-        blocks.append(_what_ifs(plan["what_ifs"]))
+        blocks.append(_what_ifs(plan["what_ifs"], bool(plan["simulation"])))
     return blocks or [Text("Nothing was varied.")]
 
 
-def _what_ifs(rows: Sequence[Row]) -> Table:
+def _what_ifs(rows: Sequence[Row], simulated: bool) -> Table:
+    how = "by steady-state estimate"
+    if simulated:
+        how += ", held to what the simulation of the plan found"
     return Table(
-        "What if one thing were different, by steady-state estimate. Held: sequences one replica's "
-        "pool holds, median.",
+        f"What if one thing were different, {how}. Held: sequences one replica's pool holds, "
+        "median.",
         (
             Column("Change"),
             Column("Replicas", True),
@@ -173,7 +181,7 @@ def alternatives_blocks(plan: Row) -> list[Block]:
     best = plan["recommendation"]
     rows = [{**best, "dollars_per_hour": best["dollars_per_hour"]["estimate"]}]
     rows += plan["alternatives"][:MOST_ROWS]
-    blocks: list[Block] = [_front(plan["pareto"]), _costs(rows), _operations(rows)]
+    blocks: list[Block] = [_front(plan["pareto"], best), _costs(rows), _operations(rows)]
     left = len(plan["alternatives"]) - MOST_ROWS
     if left > 0:
         blocks.append(Text(f"{whole(left)} dearer fleets more stand in plan.json.", small=True))
@@ -182,24 +190,31 @@ def alternatives_blocks(plan: Row) -> list[Block]:
     return blocks
 
 
-def _front(rows: Sequence[Row]) -> Table:
+def _front(rows: Sequence[Row], best: Row) -> Table:
     return Table(
-        "Fleets that none is both cheaper and faster than. Times in ms.",
+        "Fleets that none is both cheaper and faster than, by steady-state estimate. Bold: the "
+        "chosen one. Times in ms.",
         (
             *_FLEET,
             Column("$/h", True),
             Column("E2E mean", True),
             Column("TTFT p95", True),
             Column("TPOT p95", True),
+            Column("E2E p95", True),
         ),
         tuple(
             (
                 *_named(row),
                 *_cells(row, "dollars_per_hour", "e2e_mean_s", "ttft_p95_s", "tpot_p95_s"),
+                cell("e2e_p95_s", row.get("e2e_p95_s")),
             )
             for row in rows
         ),
+        strong=tuple(i for i, row in enumerate(rows) if all(row[k] == best[k] for k in _SAME)),
     )
+
+
+_SAME = ("gpu", "tp", "weight_dtype", "kv_dtype", "replicas")
 
 
 _FLEET = (Column("Fleet"), Column("Weights"), Column("Cache"))
@@ -210,7 +225,7 @@ def _named(row: Row) -> tuple[str, str, str]:
 
 
 def _cells(row: Row, *keys: str) -> tuple[str, ...]:
-    return tuple(cell(key, row[key]) for key in keys)
+    return tuple(cell(key, row.get(key)) for key in keys)
 
 
 def _costs(rows: Sequence[Row]) -> Table:
@@ -246,7 +261,8 @@ def _operations(rows: Sequence[Row]) -> Table:
         "TTFT mean",
         "TTFT p95",
         "TPOT p95",
-        "E2E",
+        "E2E mean",
+        "E2E p95",
         "Load",
         "Prompts",
     )
@@ -273,6 +289,7 @@ def _tried(rows: Sequence[Row]) -> Table:
             Column("$/h", True),
             Column("TTFT", True),
             Column("TPOT", True),
+            Column("E2E", True),
             Column("Misses"),
             Column("Runs", True),
         ),
@@ -280,6 +297,7 @@ def _tried(rows: Sequence[Row]) -> Table:
             (
                 *_named(row),
                 *_cells(row, "dollars_per_hour", "ttft_s", "tpot_s"),
+                cell("e2e_s", row.get("e2e_s")),
                 ", ".join(name.upper() for name in row["missed"]) or "nothing",
                 whole(row["tries"]),
             )
@@ -309,6 +327,7 @@ def rejected_blocks(plan: Row) -> list[Block]:
                 Column("Why"),
                 Column("TTFT p95", True),
                 Column("TPOT p95", True),
+                Column("E2E p95", True),
             ),
             tuple(
                 (
@@ -316,6 +335,7 @@ def rejected_blocks(plan: Row) -> list[Block]:
                     row["stage"],
                     row["reason"],
                     *_cells(row, "ttft_p95_s", "tpot_p95_s"),
+                    cell("e2e_p95_s", row.get("e2e_p95_s")),
                 )
                 for row in rows[:MOST_ROWS]
             ),

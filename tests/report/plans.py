@@ -1,23 +1,30 @@
-"""Plans for the tests: one as `capmodel plan` wrote it, and variations that are awkward to set.
-
-`plan.json` was made with a nameplate calibration (fixed shares of the datasheet's bandwidth and
-peak), so its figures stand for no measurement.
-"""
+"""Plans for the tests: one as `capmodel plan` makes it, and variations that are awkward to set."""
 
 import copy
 import json
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import numpy as np
 from summaries import summary
 
-_PLAN = json.loads((Path(__file__).parent / "plan.json").read_text())
+import capmodel as cm
+
+
+@cache
+def _made() -> str:
+    found = cm.plan(
+        "llama-3-70b", ["h100", "h200"], rate=12.0, input_len=2000, output_len=300, cv=1.3,
+        tp=[1, 2, 4], weight_dtype=["bf16", "fp8"], slo_ttft_p95=2.0,
+        slo_tpot_p95=0.05, date="2026-03-01",
+    )  # fmt: skip
+    return json.dumps(found.to_dict(), allow_nan=False)
 
 
 def plan() -> dict[str, Any]:
-    """Two replicas of llama-3-70b, sixteen fleets that would do, some that do not fit."""
-    return copy.deepcopy(_PLAN)
+    """A few replicas of llama-3-70b, fleets that would do too, some that do not fit."""
+    made: dict[str, Any] = json.loads(_made())
+    return copy.deepcopy(made)
 
 
 def complete() -> dict[str, Any]:
@@ -26,10 +33,8 @@ def complete() -> dict[str, Any]:
     made = plan()
     return {
         **made,
-        "date": "2026-03-01",
         "command": "capmodel plan --model llama-3-70b --gpu h100 --gpu h200 --rate 12",
         "inputs": [{"name": "conv.csv", "sha256": "ab" * 32}],
-        "fits": [{"context_len": 1024 * 2**i, "max_concurrency": 1300 // 2**i} for i in range(12)],
         "calibration": {**made["calibration"], **card, "residuals": _residuals()},
     }
 
@@ -46,7 +51,7 @@ def _residuals() -> dict[str, Any]:
     }
 
 
-_CARD = {"rows", "used_by", "noise_floor_mape", "grade_card", "absent_splits", "coefficients"}
+_CARD = {"rows", "noise_floor_mape", "absent_splits"}
 
 
 def long_names() -> dict[str, Any]:
@@ -68,7 +73,11 @@ def forty() -> dict[str, Any]:
     """Forty alternatives, forty set aside."""
     made = plan()
     made["alternatives"] = [
-        {**made["alternatives"][i % 15], "gpu": f"gpu-{i}", "dollars_per_hour": 20.0 + i}
+        {
+            **made["alternatives"][i % len(made["alternatives"])],
+            "gpu": f"gpu-{i}",
+            "dollars_per_hour": 20.0 + i,
+        }
         for i in range(40)
     ]
     made["rejected"] = [{**made["rejected"][0], "gpu": f"old-{i}"} for i in range(40)]

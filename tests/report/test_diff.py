@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from capmodel.cli.diff import command as diff_command
 from capmodel.cli.report import command as report_command
-from capmodel.report.diff import compare_plans
+from capmodel.report.diff import compare_plans, shown
 from capmodel.report.load import load_plan
 
 
@@ -32,28 +32,58 @@ def test_equal_plans_say_the_same():
 
 
 def test_a_dearer_gpu_is_a_price_cause_and_all_of_the_money():
-    after = plans.plan()
-    best = after["recommendation"]
-    # 8 GPUs: $27.96 at $3.495; at $4.495 one dollar more each.
-    best["price_per_gpu_hour"]["estimate"] = 4.495
-    best["dollars_per_hour"]["estimate"] = 35.96
-    found = compare_plans(plans.plan(), after)
+    before, after = _priced(8, 3.5), _priced(8, 4.5)
+    found = compare_plans(before, after)
     assert _causes(found) == {"price"}
-    assert _named(found["results"], "dollars_per_hour")["change"] == pytest.approx(8 / 27.96)
-    assert "+$8.00 an hour" in found["why"][0]
-    assert "+$0.00 from 8 to 8 GPUs" in found["why"][0]
+    assert _named(found["results"], "dollars_per_hour")["change"] == pytest.approx(8 / 28)
+    assert found["why"][0] == (
+        "The cost moves by +$8.00 an hour, all of it from $3.50 to $4.50 a GPU-hour; the 8 GPUs "
+        "stay."
+    )
+
+
+def test_more_gpus_at_one_price():
+    why = compare_plans(_priced(8, 3.5), _priced(12, 3.5))["why"]
+    assert why[1] == (
+        "The cost moves by +$14.00 an hour, all of it from 8 to 12 GPUs; a GPU-hour stays at $3.50."
+    )
+
+
+def test_a_price_that_moves_by_less_than_a_cent_is_told_apart():
+    found = compare_plans(_priced(8, 3.4950), _priced(8, 3.4951))
+    assert "from $3.495 to $3.4951 a GPU-hour" in found["why"][0]
+    assert "+$0.0008 an hour" in found["why"][0]
+    texts = [shown(row) for row in found["causes"]]
+    assert texts == [("Price of h100-sxm", "$3.495", "$3.4951", "+0.003 %")]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(1.0, 1.0000001), (1e12, 1e12 + 1), (0.05, 0.0500001)]
+)
+def test_figures_that_differ_never_print_alike(before, after):
+    for name in ("rate", "ttft_s", "per_million_output", "utilisation", "weights_bytes"):
+        row = {"name": name, "before": before, "after": after, "change": after / before - 1}
+        _, first, second, change = shown(row)
+        assert first != second
+        assert float(change.removesuffix(" %")) != 0
+
+
+def _priced(n_gpus, price):
+    """The plan with so many GPUs, one a replica, at that price."""
+    made = plans.plan()
+    best = made["recommendation"]
+    best |= {"gpu": "h100-sxm", "n_gpus": n_gpus, "tp": 1, "replicas": n_gpus}
+    best["price_per_gpu_hour"] |= {"estimate": price, "source": "given"}
+    best["dollars_per_hour"]["estimate"] = n_gpus * price
+    return made
 
 
 def test_gpus_are_charged_at_the_old_price_and_price_on_the_new_gpus():
-    after = plans.plan()
-    best = after["recommendation"]
-    best |= {"n_gpus": 12, "replicas": 3}
-    best["price_per_gpu_hour"]["estimate"] = 3.0
-    best["dollars_per_hour"]["estimate"] = 36.0
+    before, after = _priced(8, 3.495), _priced(12, 3.0)
     after["workload"]["rate"] = 18.0
-    why = compare_plans(plans.plan(), after)["why"]
+    why = compare_plans(before, after)["why"]
     # 4 x 3.495 = 13.98 for GPUs; 12 x (3.000 - 3.495) = -5.94 for price; together 8.04.
-    assert "+$8.04 an hour: +$13.98 from 8 to 12 GPUs, -$5.94 from" in why[0]
+    assert "+$8.04 an hour: +$13.98 from 8 to 12 GPUs, -$5.94 from $3.50 to $3.00" in why[0]
     assert "plan again with one of them" in why[-1]
 
 

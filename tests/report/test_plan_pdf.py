@@ -21,7 +21,7 @@ from capmodel.report.plan_choices import alternatives_blocks
 AWKWARD = (plans.long_names, plans.forty, plans.single, plans.infeasible, plans.non_latin)
 ALL = (plans.complete, *AWKWARD)
 # The schema's number; points of a scatter; errors, which are printed as half an interval.
-NOT_WRITTEN = re.compile(r"schema_version|\.residuals\.|\.standard_errors\.")
+NOT_WRITTEN = re.compile(r"schema_version|\.residuals\.|\.standard_error")
 FIGURE = re.compile(r"\$?-?\d[\d,]*(?:\.\d+)?")
 
 
@@ -40,6 +40,8 @@ def _figures(value, key, path):
     """Every number of a plan as (path, printed form); the key that names its unit is the nearest
     one that is neither an end (low, estimate, high) nor an index."""
     if isinstance(value, dict):
+        if str(value.get("unit", "")).startswith("s/"):
+            value = {**value, "value": 1e6 * value["value"]}  # printed in microseconds
         for name, item in value.items():
             named = key if name in ("low", "estimate", "high", "base") else name
             yield from _figures(item, named, f"{path}.{name}")
