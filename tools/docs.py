@@ -34,6 +34,7 @@ FIRST = (
     "calibrate",
     "plan",
     "notebooks",
+    "lab",
     "concepts",
 )
 STYLE = """
