@@ -26,6 +26,7 @@ COMMANDS = {
     "diff": "What changed between two plans, and why.",
     "dataset": "Build or fetch reference runs.",
     "notebooks": "Rerun or copy the notebooks.",
+    "serve": "The planner in a browser and over HTTP.",
     "lab": "A small decoder that proves the cache arithmetic.",
 }
 

@@ -1,0 +1,75 @@
+"""`capmodel serve`: the planner over HTTP and in a browser."""
+
+import os
+import tempfile
+
+import click
+
+_PORTS = click.IntRange(0, 65_535)
+
+
+@click.command(name="serve")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=_PORTS, default=8000, show_default=True, help="0: any free one.")
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes."
+)
+@click.option(
+    "--jobs", type=click.IntRange(1, 64), default=2, show_default=True,
+    help="Plans, fits and grades at once, a worker.",
+)  # fmt: skip
+@click.option(
+    "--prefix", default="", metavar="/PATH", help="Path under which a proxy publishes it."
+)
+@click.option("--access-log/--no-access-log", default=False, show_default=True)
+def command(host: str, port: int, workers: int, jobs: int, prefix: str, access_log: bool) -> None:
+    """The planner, the lab and the API at http://HOST:PORT/; stop with Ctrl-C.
+
+    \b
+    capmodel serve
+    capmodel serve --host 0.0.0.0 --port 8080 --workers 2 --prefix /planner
+
+    There is no login: whoever reaches the port may use it. Needs the extra [service].
+    """
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")  # many small products; threads get in their way
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn
+    except ImportError as error:
+        raise click.ClickException(
+            f"{error.name} is not installed; get it with pip install 'capmodel[service]'"
+        ) from error
+    from capmodel.service.settings import JOBS_VARIABLE, PREFIX_VARIABLE
+
+    os.environ[PREFIX_VARIABLE] = _checked(prefix)
+    os.environ[JOBS_VARIABLE] = str(jobs)
+    with tempfile.TemporaryDirectory(prefix="capmodel-metrics-") as folder:
+        if workers > 1:
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        uvicorn.run(
+            "capmodel.service.start:application",
+            factory=True,
+            host=host,
+            port=port,
+            workers=workers,
+            log_level="info",
+            access_log=access_log,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=30,
+            limit_concurrency=1000,
+            timeout_graceful_shutdown=5,
+        )
+
+
+def _checked(prefix: str) -> str:
+    """`/planner` from any spelling of it; "" for none."""
+    path = prefix.strip("/")
+    if not path:
+        return ""
+    if not all(part.replace("-", "").replace("_", "").isalnum() for part in path.split("/")):
+        raise click.UsageError(
+            f"Got --prefix {prefix!r}, but expected a path such as /planner: letters, digits, - _"
+        )
+    return f"/{path}"

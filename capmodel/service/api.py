@@ -1,0 +1,165 @@
+"""The routes of `/v1`: parse, call, answer. Short answers at once, long ones in a job."""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from capmodel.gpus import gpu_names, load_gpu
+from capmodel.kvcache import kv_bytes_per_token
+from capmodel.service.answers import (
+    answer_kv,
+    answer_plan,
+    answer_plan_file,
+    answer_predict,
+    candidates_of,
+    check_steps,
+)
+from capmodel.service.bodies import FitBody, GradeBody, KvBody, LabQuery, PlanBody, PredictBody
+from capmodel.service.errors import Problems
+from capmodel.service.fitting import answer_fit, answer_grade
+from capmodel.service.forms import RUNS_CONTENT, read_runs_body
+from capmodel.service.jobs import Jobs
+from capmodel.service.laboratory import answer_lab
+from capmodel.service.metrics import JOBS
+from capmodel.service.plain import json_bytes, json_response
+from capmodel.service.settings import Settings
+from capmodel.shapes.catalogue import find_shape, shape_names
+from capmodel.weights import parameter_count
+
+# Deployments that a plan without simulation may look at in the worker itself, about 5 ms each.
+AT_ONCE = 24
+_LABS_KEPT = 64
+
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    422: {"model": Problems, "description": "What to mend: the field, and what was expected."},
+    413: {"model": Problems, "description": "Too much at once."},
+}
+_LONG: dict[int | str, dict[str, Any]] = {
+    **_ERRORS,
+    503: {"model": Problems, "description": "Too many wait; try again."},
+    504: {"model": Problems, "description": "It took too long."},
+}
+_FILES = {"json": "application/json", "pdf": "application/pdf", "csv": "text/csv; charset=utf-8"}
+
+
+def api_routes(settings: Settings, jobs: Jobs) -> APIRouter:
+    """The router of `/v1`."""
+    routes = APIRouter(prefix="/v1")
+    labs: dict[tuple[Any, ...], bytes] = {}  # equal questions have equal answers
+
+    async def elsewhere(job: Callable[..., Any], body: Mapping[str, Any], seconds: float) -> Any:
+        JOBS.inc()
+        try:
+            return await jobs.run(job, body, seconds)
+        finally:
+            JOBS.dec()
+
+    @routes.get("/models", responses=_ERRORS)
+    async def models() -> Response:
+        """Every catalogued model: size, layers, cache bytes per token."""
+        return Response(models_json(), media_type="application/json")
+
+    @routes.get("/gpus", responses=_ERRORS)
+    async def gpus() -> Response:
+        """Every catalogued GPU, with what its datasheet says."""
+        return json_response({"gpus": [load_gpu(name) for name in gpu_names()]})
+
+    @routes.post("/predict", responses=_LONG)
+    async def predict(body: PredictBody) -> Response:
+        """One decode step, or a batch of them: seconds, interval, what binds, what fits."""
+        fields = body.model_dump()
+        check_steps(fields)
+        if _from_catalogue(fields):
+            return json_response(answer_predict(fields))
+        return json_response(await elsewhere(answer_predict, fields, settings.plan_timeout_s))
+
+    @routes.post("/kv", responses=_LONG)
+    async def kv(body: KvBody) -> Response:
+        """Cache bytes of requests, and how many fit on a GPU."""
+        fields = body.model_dump()
+        if _from_catalogue(fields):
+            return json_response(answer_kv(fields))
+        return json_response(await elsewhere(answer_kv, fields, settings.plan_timeout_s))
+
+    @routes.post(
+        "/plan",
+        responses={**_LONG, 200: {"content": {_FILES["pdf"]: {}, "text/csv": {}}}},
+    )
+    async def plan(
+        body: PlanBody,
+        format: Annotated[Literal["json", "pdf", "csv"], Query()] = "json",
+    ) -> Response:
+        """From a workload to GPUs, latency and money; infeasible plans say what comes closest."""
+        fields: dict[str, Any] = {**body.model_dump(), "format": format}
+        if format != "json":
+            content = await elsewhere(answer_plan_file, fields, settings.plan_timeout_s)
+            name = f'attachment; filename="capacity_plan.{format}"'
+            return Response(
+                content, media_type=_FILES[format], headers={"Content-Disposition": name}
+            )
+        looked_at = candidates_of(fields)
+        short = not fields["simulate"] and looked_at is not None and looked_at <= AT_ONCE
+        if short and fields["trace"] is None and _from_catalogue(fields):
+            return json_response(answer_plan(fields))
+        return json_response(await elsewhere(answer_plan, fields, settings.plan_timeout_s))
+
+    @routes.post("/fit", responses=_LONG, openapi_extra={"requestBody": RUNS_CONTENT["fit"]})
+    async def fit(request: Request) -> Response:
+        """A calibration from runs, sent as rows or as files of a benchmark tool."""
+        fields = await read_runs_body(request, FitBody, settings)
+        return json_response(await elsewhere(answer_fit, fields, settings.fit_timeout_s))
+
+    @routes.post("/grade", responses=_LONG, openapi_extra={"requestBody": RUNS_CONTENT["grade"]})
+    async def grade(request: Request) -> Response:
+        """Held-out errors of every estimator, by split."""
+        fields = await read_runs_body(request, GradeBody, settings)
+        return json_response(await elsewhere(answer_grade, fields, settings.fit_timeout_s))
+
+    @routes.get("/lab", responses=_LONG)
+    async def lab(asked: Annotated[LabQuery, Query()]) -> Response:
+        """The KV cache step by step, counted on arrays, and a real model's cache."""
+        fields = asked.model_dump()
+        key = tuple(fields.values())
+        if key not in labs:
+            found = await elsewhere(_lab, fields, settings.plan_timeout_s)
+            if len(labs) >= _LABS_KEPT:
+                labs.pop(next(iter(labs)))
+            labs[key] = found
+        return Response(labs[key], media_type="application/json")
+
+    return routes
+
+
+def _from_catalogue(fields: Mapping[str, Any]) -> bool:
+    """Whether all is named: what a client describes itself is read in a job's process."""
+    gpus = fields["gpu"] if isinstance(fields["gpu"], list) else [fields["gpu"]]
+    named = all(one is None or isinstance(one, str) for one in (fields["model"], *gpus))
+    return named and fields.get("calibration") is None
+
+
+def _lab(asked: Mapping[str, Any]) -> bytes:
+    return json_bytes(answer_lab(asked))
+
+
+@lru_cache(maxsize=1)
+def models_json() -> bytes:
+    """The answer of `GET /v1/models`."""
+    rows = []
+    for name in shape_names():
+        shape = find_shape(name)
+        rows.append(
+            {
+                "name": name,
+                "aliases": shape.aliases,
+                "parameters": parameter_count(shape),
+                "active_parameters": parameter_count(shape, active=True),
+                "layers": shape.n_layers,
+                "max_context": shape.max_context,
+                "kv_bytes_per_token": kv_bytes_per_token(shape),
+                "stored_dtype": None if shape.quantization is None else shape.quantization.dtype,
+            }
+        )
+    return json_bytes({"models": rows})

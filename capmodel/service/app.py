@@ -1,0 +1,70 @@
+"""The application: routes, pages, and what holds around them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+
+from capmodel import __version__
+from capmodel.prediction import shipped_calibrations
+from capmodel.service import warm
+from capmodel.service.api import api_routes, models_json
+from capmodel.service.edge import Edge
+from capmodel.service.errors import Refused, on_http, on_invalid, on_refused
+from capmodel.service.jobs import Jobs
+from capmodel.service.metrics import Observed, metrics_response
+from capmodel.service.pages import page_routes
+from capmodel.service.plain import json_response
+from capmodel.service.settings import Settings, settings_from_environment
+
+HERE = Path(__file__).resolve().parent
+DESCRIPTION = """What your GPUs will do for a language model, with a measured error bar.
+
+Fields of a body are the keyword names of the Python functions. Bad input is answered with 422
+and, for each problem, the field and what was expected."""
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The ASGI application. It accepts requests once the calibrations are loaded."""
+    bounds = settings or settings_from_environment()
+    jobs = Jobs(bounds)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        models_json()
+        await jobs.start()
+        yield
+        jobs.close()
+
+    app = FastAPI(
+        title="capmodel", version=__version__, description=DESCRIPTION, lifespan=lifespan,
+        docs_url=None, redoc_url=None,
+        exception_handlers={
+            Refused: on_refused, RequestValidationError: on_invalid, HTTPException: on_http,
+        },
+    )  # fmt: skip
+    app.include_router(api_routes(bounds, jobs))
+    app.include_router(page_routes(bounds))
+    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+
+    @app.get("/healthz", tags=["service"])
+    async def healthz() -> Response:
+        """Whether this worker is ready, and with which calibrations it answers."""
+        ids = [calibration.calibration_id for calibration in shipped_calibrations()]
+        return json_response({"status": "ready" if warm.LOADED else "empty",
+                              "version": __version__, "calibrations": ids})  # fmt: skip
+
+    @app.get("/metrics", tags=["service"])
+    async def metrics() -> Response:
+        """Figures for Prometheus."""
+        return metrics_response()
+
+    known = set(app.openapi()["paths"]) | {"/", "/lab", "/calibrate", "/openapi.json"}
+    app.add_middleware(Observed, known=lambda: known)
+    app.add_middleware(Edge, settings=bounds)
+    return app

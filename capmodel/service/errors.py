@@ -1,0 +1,178 @@
+"""What a client is told when a request cannot be answered: the field, and what was expected."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from capmodel.runs import RunsError
+
+_LONGEST = 600
+_FIELD = re.compile(r"\bGot (?:an? )?([a-z_][a-z0-9_]*)(?:=|\[)", re.IGNORECASE)
+_NAMED = re.compile(
+    r"\b[Gg]ot (?:an? |the )?(model|GPU|trace|calibration|method|weight dtype|KV dtype)\b"
+)
+_EXPECTED = re.compile(r"but expected (.+)", re.DOTALL)
+
+
+class Problem(BaseModel):
+    """One thing to mend. field: a name of the body, "" for the whole of it."""
+
+    field: str = Field(examples=["batch_size"])
+    expected: str = Field(examples=["a positive number"])
+    message: str
+
+
+class Problems(BaseModel):
+    """The body of every error answer."""
+
+    detail: list[Problem]
+
+
+class Refused(Exception):
+    """A request that is answered with `status` and problems instead of a result."""
+
+    def __init__(self, status: int, problems: Sequence[Problem], retry_s: int | None = None):
+        super().__init__(problems[0].message if problems else "refused")
+        self.status = status
+        self.problems = list(problems)
+        self.retry_s = retry_s
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Refused, (self.status, self.problems, self.retry_s)
+
+
+def problem(field: str, expected: str, message: str | None = None) -> Problem:
+    """A problem; the message is made of the expectation where none is given."""
+    return Problem(
+        field=field, expected=_cut(expected), message=_cut(message or f"{field}: {expected}")
+    )
+
+
+def refused_by_package(error: Exception, field: str = "") -> Refused:
+    """The answer to a ValueError of the package, whose message names value and expectation."""
+    if isinstance(error, RunsError):
+        rows: list[Any] = error.problems.head(20).to_dict("records")
+        return Refused(422, [_row_problem(row) for row in rows] or [problem("runs", str(error))])
+    if isinstance(error, RecursionError | OverflowError):
+        text = "a number or a nesting that is not too large to read"
+        return Refused(422, [problem(field, text, f"too large: {error}")])
+    message = str(error) or type(error).__name__
+    if not field:
+        for pattern in (_FIELD, _NAMED):
+            if found := pattern.search(message):
+                field = found.group(1).lower().replace(" ", "_")
+                break
+    found = _EXPECTED.search(message)
+    expected = found.group(1) if found else EXPECTED_OF.get(field, message)
+    return Refused(422, [problem(field, expected, message)])
+
+
+# What a field is, where the package's message says only what is wrong with it.
+EXPECTED_OF = {
+    "model": "a name of the catalogue (GET /v1/models), or the content of a config.json",
+    "gpu": "a name of the catalogue (GET /v1/gpus), or the GPU's fields as an object",
+    "calibration": "the content of a file that capmodel fit or POST /v1/fit has written",
+}
+
+
+def _row_problem(row: dict[str, Any]) -> Problem:
+    place = f"row {int(row['row'])}, " if row["row"] == row["row"] and row["row"] else ""
+    message = f"{place}{row['column']}: {row['reason']}"
+    if row["value"] is not None and row["value"] == row["value"]:
+        message += f" (it is {str(row['value'])[:80]!r})"
+    return problem("runs", str(row["reason"]), message)
+
+
+def validation_problems(errors: Sequence[Any]) -> list[Problem]:
+    """Pydantic's errors, those of one field's alternatives put together."""
+    merged: dict[str, list[str]] = {}
+    for error in errors:
+        place = "" if error["type"] == "json_invalid" else _place(error["loc"])
+        merged.setdefault(place, []).append(_expectation(error))
+    problems = []
+    for field, texts in merged.items():
+        expected = " or ".join(dict.fromkeys(texts))
+        problems.append(problem(field, expected, f"{field or 'the body'}: expected {expected}"))
+    return problems[:20]
+
+
+_EXPECTATIONS = {
+    "missing": "a value, it is needed",
+    "extra_forbidden": "no such field",
+    "finite_number": "a finite number",
+    "json_invalid": "JSON",
+    "model_attributes_type": "a JSON object",
+    "dict_type": "an object",
+    "list_type": "a list",
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "string_type": "a text",
+    "bool_type": "true or false",
+}
+
+
+def _expectation(error: Any) -> str:
+    known = _EXPECTATIONS.get(error["type"])
+    if known:
+        return known
+    text = str(error["msg"]).removeprefix("Value error, ")
+    text = text.removeprefix("Input should be ").removeprefix("Input should have ")
+    return text[:1].lower() + text[1:]
+
+
+def _place(loc: Sequence[Any]) -> str:
+    parts = [part for part in loc if part not in ("body", "query")]
+    names = [str(part) for part in parts if isinstance(part, int) or _is_name(str(part))]
+    return ".".join(names)
+
+
+def _is_name(part: str) -> bool:
+    """Whether a part of pydantic's place is a field, not the tag of an alternative."""
+    tags = {"float", "int", "str", "dict", "bool", "list"}
+    return re.fullmatch(r"[a-z_][a-z0-9_]*", part) is not None and part not in tags
+
+
+def problem_response(
+    status: int, problems: Sequence[Problem], retry_s: int | None = None
+) -> JSONResponse:
+    """The answer that carries `problems`."""
+    headers = {"Retry-After": str(retry_s)} if retry_s is not None else None
+    content = {"detail": [one.model_dump() for one in problems]}
+    return JSONResponse(content, status_code=status, headers=headers)
+
+
+async def on_refused(_request: Request, error: Exception) -> Response:
+    """Handler of `Refused`."""
+    if not isinstance(error, Refused):
+        raise error
+    return problem_response(error.status, error.problems, error.retry_s)
+
+
+async def on_invalid(_request: Request, error: Exception) -> Response:
+    """Handler of a body that is not of its form; the body itself is not sent back."""
+    if not isinstance(error, RequestValidationError):
+        raise error
+    return problem_response(422, validation_problems(error.errors()))
+
+
+async def on_http(_request: Request, error: Exception) -> Response:
+    """Handler of 404, 405 and what the framework refuses by itself."""
+    if not isinstance(error, HTTPException):
+        raise error
+    status = 422 if error.status_code == 400 else error.status_code
+    answer = problem_response(status, [problem("", str(error.detail), str(error.detail))])
+    if error.headers:
+        answer.headers.update(error.headers)
+    return answer
+
+
+def _cut(text: str) -> str:
+    text = "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

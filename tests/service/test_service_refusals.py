@@ -1,0 +1,197 @@
+"""What a hostile or mistaken client gets: 4xx that says what to mend, never 500, never a file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from capmodel.service.app import create_app
+from capmodel.service.settings import Settings
+
+STEP = {"model": "llama-3-8b", "gpu": "h100-sxm", "batch_size": 8, "context_len": 512}
+LOAD = {"model": "llama-3-8b", "gpu": "h100-sxm", "rate": 1, "input_len": 99, "output_len": 9}
+
+
+def post(client: TestClient, path: str, text: str | bytes, **headers: str) -> Any:
+    return client.post(path, content=text, headers={"content-type": "application/json", **headers})
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"batch_size": "8"}, "batch_size"),
+        ({"batch_size": True}, "batch_size"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": -1}, "batch_size"),
+        ({"batch_size": []}, "batch_size"),
+        ({"batch_size": [1] * 10_001}, "batch_size"),
+        ({"batch_size": [1, 2], "context_len": [1, 2, 3]}, "batch_size"),
+        ({"batch_size": [[1]]}, "batch_size.0"),
+        ({"context_len": None}, "context_len"),
+        ({"tp": 1.5}, "tp"),
+        ({"tp": 3}, "tp"),
+        ({"model": 7}, "model"),
+        ({"model": "llama-3-9b"}, "model"),
+        ({"model": {}}, "model"),
+        ({"model": {"model_type": "llama", "num_hidden_layers": 10**9}}, "model"),
+        ({"gpu": "h1000"}, "gpu"),
+        ({"gpu": {"memory_bytes": -1}}, "gpu"),
+        ({"weight_dtype": "bf17"}, "weight_dtype"),
+        ({"kv_dtype": "fp8,fp8,fp8"}, "kv_dtype"),
+        ({"method": "magic"}, "method"),
+        ({"interval": 1.0}, "interval"),
+        ({"calibration": {"format": "x"}}, "calibration"),
+        ({"calibration": "/etc/passwd"}, "calibration"),
+        ({"download": True}, "download"),
+    ],
+)
+def test_a_wrong_field_is_named(client: TestClient, change: dict[str, Any], field: str) -> None:
+    answer = client.post("/v1/predict", json={**STEP, **change})
+    assert answer.status_code == 422, answer.text
+    problems = answer.json()["detail"]
+    assert field in {problem["field"] for problem in problems}
+    assert all(problem["expected"] for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"rate": None}, "rate"),
+        ({"rate": 0}, "rate"),
+        ({"concurrency": 4}, "rate"),
+        ({"concurrency": 10**7, "rate": None}, "concurrency"),
+        ({"gpu": []}, "gpu"),
+        ({"gpu": ["h100-sxm"] * 17}, "gpu"),
+        ({"trace": "/etc/passwd"}, "trace"),
+        ({"price": {"/etc/passwd.toml": 1.0}}, "price"),
+        ({"input_len": {"mean": 10}}, "input_len.cv"),
+        ({"seed": 0.5}, "seed"),
+        ({"simulate": "no"}, "simulate"),
+        ({"memory_fraction": 1.01}, "memory_fraction"),
+    ],
+)
+def test_a_wrong_plan_is_named(client: TestClient, change: dict[str, Any], field: str) -> None:
+    answer = client.post("/v1/plan", json={**LOAD, **change})
+    assert answer.status_code == 422, answer.text
+    assert field in {problem["field"] for problem in answer.json()["detail"]}
+
+
+@pytest.mark.parametrize("path", ["/v1/predict", "/v1/kv", "/v1/plan", "/v1/fit", "/v1/grade"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "null", "[]", "NaN", '{"model": NaN}', '{"model": 1e999}', "[" * 100_000,
+        '{"a":' * 50_000, "\x00", '"\\ud800"', '{"model": "\\ud800", "gpu": "\\u0000"}',
+    ],
+)  # fmt: skip
+def test_bodies_that_are_none(client: TestClient, path: str, text: str) -> None:
+    answer = post(client, path, text)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["detail"]
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "9" * 5000])
+def test_numbers_that_are_none(client: TestClient, number: str) -> None:
+    text = json.dumps({**STEP, "batch_size": "X"}).replace('"X"', number)
+    assert post(client, "/v1/predict", text).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../etc/passwd", "/etc/passwd", "C:\\x.toml", "file:///etc/passwd", "~/.ssh/id_rsa",
+        "config.json", "a.toml", "\x00", "%2e%2e%2f", "meta-llama/None", "x" * 200,
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("field", ["model", "gpu"])
+def test_no_name_is_a_path(client: TestClient, name: str, field: str) -> None:
+    answer = client.post("/v1/predict", json={**STEP, field: name})
+    assert answer.status_code == 422
+    assert [problem["field"] for problem in answer.json()["detail"]] == [field]
+
+
+def test_a_file_beside_the_service_is_not_read(client: TestClient, tmp_path: Path) -> None:
+    gpu = tmp_path / "mine.toml"
+    gpu.write_text("memory_bytes = 8e10\nbandwidth_bytes_per_s = 2e12\n", encoding="utf-8")
+    model = tmp_path / "config.json"
+    model.write_text('{"model_type": "llama"}', encoding="utf-8")
+    for field, path in (("gpu", gpu), ("model", model), ("model", tmp_path)):
+        answer = client.post("/v1/kv", json={**{"model": "llama-3-8b", "context_len": 9},
+                                             field: str(path)})  # fmt: skip
+        assert answer.status_code == 422
+        assert "memory" not in answer.text
+
+
+def test_names_are_not_sent_back_as_markup(client: TestClient) -> None:
+    answer = client.post("/v1/predict", json={**STEP, "model": "<script>alert(1)</script>"})
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_long_body_is_refused_before_it_is_read(client: TestClient) -> None:
+    answer = post(client, "/v1/predict", b" " * (5 << 20))
+    assert answer.status_code == 413
+    assert "4 MiB" in answer.json()["detail"][0]["expected"]
+
+
+def test_a_long_body_without_a_length_is_refused(client: TestClient) -> None:
+    def endless() -> Any:
+        for _ in range(200):
+            yield b" " * 65_536
+
+    answer = client.post("/v1/kv", content=endless(), headers={"content-type": "application/json"})
+    assert answer.status_code == 413
+
+
+def test_packed_bodies_are_refused(client: TestClient) -> None:
+    assert post(client, "/v1/kv", "x", **{"content-encoding": "gzip"}).status_code == 415
+
+
+def test_pages_of_other_sites_cannot_post(client: TestClient) -> None:
+    answer = client.post("/v1/predict", json=STEP, headers={"sec-fetch-site": "cross-site"})
+    assert answer.status_code == 403
+
+
+def test_every_answer_has_the_security_headers(client: TestClient) -> None:
+    for path in ("/", "/lab", "/healthz", "/v1/models", "/nowhere", "/static/service.css"):
+        headers = client.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static//etc/passwd"]
+)
+def test_static_files_are_only_those(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code == 404
+
+
+def test_a_job_that_takes_too_long_is_stopped_and_the_next_one_answered() -> None:
+    settings = Settings(jobs=1, plan_timeout_s=0.02)
+    with TestClient(create_app(settings), raise_server_exceptions=False) as slow:
+        answer = slow.post("/v1/plan", json={**LOAD, "gpu": None})
+        assert answer.status_code == 504
+        assert "0.02 s" in answer.json()["detail"][0]["message"]
+        assert slow.post("/v1/predict", json=STEP).status_code == 200
+
+
+def test_more_jobs_than_may_wait_are_told_to_come_back() -> None:
+    with TestClient(create_app(Settings(jobs=1, waiting=0)), raise_server_exceptions=False) as full:
+        answer = full.post("/v1/plan", json=LOAD)
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"] == "2"
+
+
+def test_behind_a_prefix_with_and_without_it() -> None:
+    with TestClient(create_app(Settings(jobs=1, prefix="/planner"))) as behind:
+        for path in ("/planner/healthz", "/healthz", "/planner/v1/gpus", "/planner/lab"):
+            assert behind.get(path).status_code == 200, path
+        page = behind.get("/planner/").text
+        assert 'href="/planner/static/' in page
+        assert 'href="/static/' not in page
+        assert behind.get("/planner/static/service.css").status_code == 200
