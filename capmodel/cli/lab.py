@@ -29,7 +29,9 @@ def _figure_path(
         raise click.UsageError(
             f"Got --figure {path}, but expected a name that ends in {', '.join(FIGURES)}"
         )
-    if path.is_dir() or not path.parent.is_dir():
+    if path.is_dir():
+        raise click.UsageError(f"Got --figure {path}, a folder, but expected the name of a file")
+    if not path.parent.is_dir():
         raise click.UsageError(
             f"Got --figure {path}, but expected a file in a folder that exists: make it first"
         )

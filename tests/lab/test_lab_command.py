@@ -162,3 +162,11 @@ def test_bad_input_is_one_line(
     assert code == 2
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_a_folder_is_no_figure(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "made.png"
+    folder.mkdir()
+    code, _, err = run(capsys, "compress", "--figure", str(folder))
+    assert code == 2
+    assert "a folder, but expected the name of a file" in err
