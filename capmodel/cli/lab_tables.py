@@ -86,8 +86,8 @@ def print_codings(codings: "Sequence[Coding]", predicted: "Sequence[PredictedCod
     twins = ", ".join(f"{p.ratio:.2f} with {p.twin} weights" for p in predicted)
     console.print(
         "By channel: byte planes apart, a channel's tokens side by side. "
-        "Bounds are entropies of single bytes; a coder that finds repeats can beat them. bf16 coded against the guess of a twin of the "
-        f"model: {twins}.",
+        "Bounds are entropies of single bytes; a coder that finds repeats can beat them. "
+        f"bf16 coded against the guess of a twin of the model: {twins}.",
         style="dim",
     )
 
