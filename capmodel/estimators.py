@@ -30,7 +30,7 @@ class Estimator(Protocol):
 
 @dataclass
 class Roofline:
-    """The roofline, never below the bandwidth floor."""
+    """The roofline, never below what bandwidth or peak FLOP/s allow."""
 
     name: str = "roofline"
     roofline: RooflineRegressor = field(default_factory=RooflineRegressor)
@@ -40,8 +40,12 @@ class Roofline:
         return self
 
     def predict(self, featured: pd.DataFrame) -> Array:
-        floor = featured["floor_s"].to_numpy(float)
-        return np.fmax(self.roofline.predict(featured), floor)
+        least = self.roofline.predict(featured)
+        least = np.fmax(least, featured["floor_s"].to_numpy(float))
+        computed = featured["flop_s"].to_numpy(float)
+        if "prefill_s" in featured:
+            computed = computed + featured["prefill_s"].to_numpy(float)
+        return np.fmax(least, computed)
 
 
 @dataclass

@@ -24,7 +24,7 @@ ROOFLINE = "roofline_s"
 # one measured step says something of another.
 COORDINATES = {
     "sequences": "log2 sequences, a quarter per doubling",
-    "single": "1 for a single sequence: kernels for one row differ",
+    "single": "half for one sequence, none from two on: kernels for one row differ",
     "context": "log2 cached tokens per sequence, a quarter per doubling",
     "prefill": "log2 prompt tokens per sequence and step, a quarter per doubling",
     "chunk": "log2 prompt tokens per prefill pass, a quarter per doubling",
@@ -66,7 +66,7 @@ def coordinates(
     wide = np.isin(kv_dtype, ("bf16", "fp16")) if kv_dtype is not None else np.full(rows, True)
     return np.column_stack([
         np.log2(np.maximum(sequences, 0.25)) / 4,
-        0.5 * (sequences <= 1.0),
+        0.5 * np.clip(2.0 - sequences, 0.0, 1.0),
         np.log2(np.maximum(column("context_len", 1.0), 1.0)) / 4,
         np.log2(1.0 + column("prefill_tokens", 0.0) / batch) / 4,
         np.log2(np.maximum(column("prefill_chunk", 1.0), 1.0)) / 4,
@@ -125,7 +125,7 @@ class TrafficRegressor:
     Fitted state: `corrections_`, from (engine, GPU) to LocalCorrection.
     """
 
-    ridge: float = 0.02
+    ridge: float = 0.005
     max_landmarks: int = 256
     min_rows: int = 8
     corrections_: dict[tuple[str, str], LocalCorrection] = field(default_factory=dict, repr=False)

@@ -120,7 +120,7 @@ def fit_coefficients(
     *,
     prior: Array | None = None,
     spread: Array | None = None,
-    prior_weight: float = 2.0,
+    prior_weight: float = 0.5,
     robust: bool = True,
 ) -> RooflineCoefficients:
     """Non-negative coefficients that minimise the relative error.
@@ -218,7 +218,7 @@ class RooflineRegressor:
     """
 
     min_rows: int = 12
-    prior_weight: float = 2.0
+    prior_weight: float = 0.5
     robust: bool = True
     pooled: bool = False
     coefficients_: dict[tuple[str, ...], RooflineCoefficients] = field(

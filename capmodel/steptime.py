@@ -4,7 +4,7 @@ A simulator, a planner or an autoscaler asks a `StepTime` for seconds; nothing h
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ class FamilyCost:
 
     growth: [s] per sequence and cached token, each up to its limit. experts: (log share of
     experts one token leaves untouched, [s] to read all) of each kind of MoE layer.
-    prompt_s: [s] per prompt token and token of prompt already there.
+    prompt_s: [s] per prompt token and token of the prompt it belongs to.
     """
 
     family: str
@@ -41,6 +41,48 @@ class FamilyCost:
     experts: tuple[tuple[float, float], ...] = ()
 
 
+# Anchors of `monotone`, evenly spaced in the logarithm: sequences, and tokens of each.
+_LOG_BATCHES = np.arange(13.0)
+_LOG_CONTEXTS = np.arange(6.0, 18.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Rising:
+    """Factors at anchors of batch and context that make a step rise in both; see `monotone`."""
+
+    factors: tuple[tuple[float, ...], ...]
+
+    def __call__(self, batch: Array, context_len: Array) -> Array:
+        """The factor at each step, interpolated between anchors, (n,)."""
+        row, along = _between(np.log2(np.maximum(batch, 1.0)), _LOG_BATCHES)
+        column, across = _between(np.log2(np.maximum(context_len, 1.0)), _LOG_CONTEXTS)
+        table = np.array(self.factors)
+        low = table[row, column] * (1 - across) + table[row, column + 1] * across
+        high = table[row + 1, column] * (1 - across) + table[row + 1, column + 1] * across
+        return np.asarray(low * (1 - along) + high * along)
+
+    def of_one(self, batch: float, context_len: float) -> float:
+        """The same for one step, in plain arithmetic."""
+        row, along = _between_one(batch, float(_LOG_BATCHES[0]), len(_LOG_BATCHES))
+        column, across = _between_one(context_len, float(_LOG_CONTEXTS[0]), len(_LOG_CONTEXTS))
+        near, far = self.factors[row], self.factors[row + 1]
+        low = near[column] * (1 - across) + near[column + 1] * across
+        high = far[column] * (1 - across) + far[column + 1] * across
+        return low * (1 - along) + high * along
+
+
+def _between(logs: Array, anchors: Array) -> tuple[npt.NDArray[np.intp], Array]:
+    place = np.clip(logs - anchors[0], 0.0, len(anchors) - 1.0)
+    left = np.minimum(place.astype(np.intp), len(anchors) - 2)
+    return left, place - left
+
+
+def _between_one(value: float, first: float, anchors: int) -> tuple[int, float]:
+    place = min(max(math.log2(max(value, 1.0)) - first, 0.0), anchors - 1.0)
+    left = min(int(place), anchors - 2)
+    return left, place - left
+
+
 @dataclass(frozen=True, slots=True)
 class StepTime:
     """Seconds of a step that decodes `batch` sequences and processes some prompt tokens.
@@ -48,6 +90,8 @@ class StepTime:
     low_factor, high_factor: the interval of `level`, as factors of the estimate; None where no
     held-out rows said how wide it is. `calibration_id` names the fit, `basis` the level of it.
     coverage: what the rows of that level hold; lacks: what of this deployment none of them has.
+    floors: what the bytes take at datasheet bandwidth, and the FLOP at peak; no step is faster.
+    rising: what the learned correction may not undo, see `monotone`.
     """
 
     costs: tuple[FamilyCost, ...]
@@ -60,31 +104,40 @@ class StepTime:
     coverage: Coverage | None = field(default=None, repr=False)
     lacks: tuple[str, ...] = ()
     dp: int = 1
-    floor_fixed_s: float = 0.0
-    floor_growth: tuple[Growth, ...] = ()
+    floors: tuple[FamilyCost, ...] = ()
     correction: LocalCorrection | None = field(default=None, repr=False)
     place: tuple[float, ...] = field(default=(), repr=False)
+    rising: Rising | None = field(default=None, repr=False)
 
-    def seconds(self, batch: Number, cached_tokens: Number, prefill_tokens: Number = 0.0) -> Number:
+    def seconds(
+        self,
+        batch: Number,
+        cached_tokens: Number,
+        prefill_tokens: Number = 0.0,
+        prompt_len: Number = 0.0,
+    ) -> Number:
         """Step time [s]; scalars give a float, arrays broadcast.
 
         batch: sequences decoded. cached_tokens: tokens they hold together. prefill_tokens:
-        prompt tokens processed in the same step. A step with nothing to decode takes what its
-        prompt tokens take on top of the weights.
+        prompt tokens processed in the same step, of prompts of prompt_len tokens each; with a
+        prompt_len of 0 their attention to each other is left out. A step with nothing to decode
+        takes what its prompt tokens take on top of the weights.
         """
-        if isinstance(batch, float | int) and isinstance(cached_tokens, float | int):
-            context = cached_tokens / batch if batch else 0.0
-            if isinstance(prefill_tokens, float | int):
-                return self._one(float(batch), context, float(prefill_tokens))
-        size, cached, prompt = np.broadcast_arrays(
-            np.asarray(batch, float), np.asarray(cached_tokens, float),
-            np.asarray(prefill_tokens, float),
-        )  # fmt: skip
-        context_len = cached / np.maximum(size, 1e-9)
-        total = sum(self.terms(size, context_len, prompt).values()) + np.zeros(size.shape)
-        total = np.maximum(total, self._floor(size, context_len))
-        factor, _ = self.correct(size.ravel(), context_len.ravel(), prompt.ravel())
-        return np.asarray(total * factor.reshape(size.shape))
+        given = batch, cached_tokens, prefill_tokens, prompt_len
+        if all(isinstance(value, float | int) for value in given):
+            size, cached, prompt, length = map(float, given)
+            return self._one(size, cached / size if size else 0.0, prompt, length)
+        sizes, cached_all, prompts, lengths = np.broadcast_arrays(
+            *(np.asarray(value, float) for value in given)
+        )
+        context_len = cached_all / np.maximum(sizes, 1e-9)
+        total = sum(self.terms(sizes, context_len, prompts, lengths).values())
+        total = np.maximum(total, self._floor(sizes, context_len, prompts, lengths))
+        factor, _ = self.correct(sizes.ravel(), context_len.ravel(), prompts.ravel())
+        found = np.asarray(total * factor.reshape(sizes.shape))
+        if self.rising is not None:
+            found = found * self.rising(sizes, context_len)
+        return np.maximum(found, self._floor(sizes, context_len, prompts, lengths))
 
     def interval_factors(self, coverage: float) -> tuple[float, float] | None:
         """(low, high) factors on the estimate at that coverage; None where none are known."""
@@ -97,14 +150,18 @@ class StepTime:
         )
 
     def terms(
-        self, batch: Number, context_len: Number, prefill_tokens: Number = 0.0
+        self,
+        batch: Number,
+        context_len: Number,
+        prefill_tokens: Number = 0.0,
+        prompt_len: Number = 0.0,
     ) -> dict[str, Number]:
         """Seconds of each family before the learned correction; every family is present."""
         found: dict[str, Number] = dict.fromkeys(FAMILIES, 0.0)
         share = batch / self.dp
         for cost in self.costs:
             value = cost.fixed_s + share * cost.sequence_s
-            value = value + prefill_tokens * (cost.prefill_s + cost.prompt_s * context_len)
+            value = value + prefill_tokens * (cost.prefill_s + cost.prompt_s * prompt_len)
             for growth in cost.growth:
                 value = value + share * growth.slope * np.minimum(context_len, growth.limit)
             for missed, seconds in cost.experts:
@@ -121,38 +178,73 @@ class StepTime:
         points = np.tile(np.array(self.place), (len(batch), 1))
         share = batch / self.dp
         points[:, _SEQUENCES] = np.log2(np.maximum(share, 0.25)) / 4
-        points[:, _SINGLE] = 0.5 * (share <= 1.0)
+        points[:, _SINGLE] = 0.5 * np.clip(2.0 - share, 0.0, 1.0)
         points[:, _CONTEXT] = np.log2(np.maximum(context_len, 1.0)) / 4
         points[:, _PREFILL] = np.log2(1.0 + prefill_tokens / np.maximum(batch, 1e-9)) / 4
         value, near = self.correction(points)
         return np.exp(value), near
 
-    def _one(self, batch: float, context_len: float, prefill_tokens: float) -> float:
+    def _one(self, batch: float, context_len: float, prefill: float, prompt_len: float) -> float:
         """The same sum for one step, in plain arithmetic."""
-        share, total = batch / self.dp, 0.0
+        total = least = 0.0
         for cost in self.costs:
-            total += cost.fixed_s + share * cost.sequence_s
-            total += prefill_tokens * (cost.prefill_s + cost.prompt_s * context_len)
-            for growth in cost.growth:
-                total += share * growth.slope * min(context_len, growth.limit)
-            for missed, seconds in cost.experts:
-                total -= seconds * math.expm1(missed * (batch + prefill_tokens))
-        total = max(total, float(self._floor(batch, context_len)))
+            total += _cost_of_one(cost, batch, batch / self.dp, context_len, prefill, prompt_len)
+        for cost in self.floors:
+            own = _cost_of_one(cost, batch, batch / self.dp, context_len, prefill, prompt_len)
+            least = max(least, own)
+        total = max(total, least)
         if self.correction is None:
             return total
-        one = np.array([batch]), np.array([context_len]), np.array([prefill_tokens])
-        return total * float(self.correct(*one)[0][0])
+        one = np.array([batch]), np.array([context_len]), np.array([prefill])
+        total *= float(self.correct(*one)[0][0])
+        if self.rising is not None:
+            total *= self.rising.of_one(batch, context_len)
+        return max(total, least)
 
-    def _floor(self, batch: Number, context_len: Number) -> Number:
-        total: Number = self.floor_fixed_s
-        for growth in self.floor_growth:
-            if isinstance(context_len, float):
-                total = total + batch / self.dp * growth.slope * min(context_len, growth.limit)
-            else:
-                total = total + batch / self.dp * growth.slope * np.minimum(
-                    context_len, growth.limit
-                )
-        return total
+    def _floor(
+        self, batch: Number, context_len: Number, prefill_tokens: Number, prompt_len: Number
+    ) -> Number:
+        """Bytes at datasheet bandwidth or FLOP at peak, whichever takes longer [s]."""
+        least: Number = 0.0
+        for cost in self.floors:
+            value = cost.fixed_s + batch / self.dp * cost.sequence_s
+            value = value + prefill_tokens * (cost.prefill_s + cost.prompt_s * prompt_len)
+            for growth in cost.growth:
+                reached = np.minimum(context_len, growth.limit)
+                value = value + batch / self.dp * growth.slope * reached
+            least = np.maximum(least, value)
+        return least
+
+
+def _cost_of_one(
+    cost: FamilyCost, batch: float, share: float, context_len: float, prefill: float,
+    prompt_len: float,
+) -> float:  # fmt: skip
+    total = cost.fixed_s + share * cost.sequence_s
+    total += prefill * (cost.prefill_s + cost.prompt_s * prompt_len)
+    for growth in cost.growth:
+        total += share * growth.slope * min(context_len, growth.limit)
+    for missed, seconds in cost.experts:
+        total -= seconds * math.expm1(missed * (batch + prefill))
+    return total
+
+
+def monotone(step: StepTime) -> StepTime:
+    """`step`, made never to say that more sequences or a longer context are faster.
+
+    The learned correction knows nothing of that, and dips where its rows are thin. The step is
+    evaluated on anchors, powers of two of batch and context; where one takes less than an anchor
+    below it in either, it is lifted to it, and what lies between is lifted in proportion.
+    """
+    if step.correction is None:
+        return step
+    batch, context = 2.0 ** _LOG_BATCHES[:, None], 2.0 ** _LOG_CONTEXTS[None, :]
+    grid = np.asarray(step.seconds(batch, batch * context))
+    hull = np.maximum.accumulate(np.maximum.accumulate(grid, axis=0), axis=1)
+    factors = hull / grid
+    if factors.max() < 1.001:
+        return step
+    return replace(step, rising=Rising(tuple(map(tuple, factors.tolist()))))
 
 
 def build_step_time(
@@ -224,17 +316,28 @@ def build_step_time(
         ),
     )
     least = traffic.dense_bytes + sum(e.top_k * e.bytes_each for e in traffic.experts)
+    floors = (
+        FamilyCost(
+            "weights", fixed_s=least / width, sequence_s=traffic.kv_fixed_read / width,
+            growth=_scaled(traffic.kv_read, 1.0 / width),
+        ),
+        FamilyCost(
+            "compute", sequence_s=traffic.flop_per_token / peak,
+            growth=_scaled(traffic.attention_flop, 1.0 / peak),
+            prefill_s=traffic.prefill_flop_per_token / peak,
+            prompt_s=traffic.prefill_attention_flop / peak,
+        ),
+    )  # fmt: skip
     nominal = next((row for row in log_factors if row[0] == 0.9), None)
-    return StepTime(
+    return monotone(StepTime(
         costs=costs, calibration_id=calibration_id, basis=basis, dp=dp,
         low_factor=math.exp(nominal[1]) if nominal else None,
         high_factor=math.exp(nominal[2]) if nominal else None,
         level=nominal[0] if nominal else None,
         log_factors=log_factors, coverage=coverage, lacks=lacks,
-        floor_fixed_s=least / width, floor_growth=_scaled(traffic.kv_read, 1.0 / width),
-        correction=correction,
+        floors=floors, correction=correction,
         place=_place(traffic, gpu, peak, tp, pp, kv_dtype) if correction is not None else (),
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def _scaled(pieces: tuple[Growth, ...], factor: float) -> tuple[Growth, ...]:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -102,10 +103,10 @@ def test_rows_and_steps_agree(calibration) -> None:
             tp=int(row["tp"]), weight_dtype=row["weight_dtype"], kv_dtype=row["kv_dtype"],
             engine=row["engine"],
         )  # fmt: skip
-        seconds = step.seconds(
-            float(row["batch_size"]), float(row["batch_size"] * row["context_len"])
-        )
-        assert seconds == pytest.approx(whole[place], rel=1e-9)
+        asked = float(row["batch_size"]), float(row["batch_size"] * row["context_len"])
+        assert replace(step, rising=None).seconds(*asked) == pytest.approx(whole[place], rel=1e-9)
+        # What is asked for step by step rises in batch and context; rows are taken as they are.
+        assert step.seconds(*asked) >= whole[place] * (1 - 1e-9)
 
 
 def _shape(row: pd.Series):
@@ -202,3 +203,68 @@ def test_a_tp_that_cannot_split_the_heads_is_refused_at_once() -> None:
             cm.predict("llama-3-70b", "h100", tp=tp if tp < 10**12 else 10**11, **ASK)
     with pytest.raises(ValueError, match="use 4, 8, 16, 32"):
         cm.max_concurrency("llama-3-8b", "h100", 1000, tp=10**15)
+
+
+class TestRises:
+    """No prediction says that more sequences or a longer context are faster."""
+
+    GRID = 2.0 ** np.arange(0, 12)
+
+    @pytest.mark.parametrize(
+        ("model", "gpu", "engine"),
+        [
+            ("llama-3-8b", "mi300x", "vllm"),  # rows without a clean decode step at batch 1
+            ("mistral-7b-v0.1", "mi300x", "vllm"),
+            ("qwen3-0.6b", "l40s", "vllm"),
+            ("qwen2-7b", "max-1550", "vllm"),
+        ],
+    )
+    @pytest.mark.parametrize("tp", [1, 2])
+    def test_in_batch_and_context(self, model: str, gpu: str, engine: str, tp: int) -> None:
+        batch, context = np.meshgrid(self.GRID, 2.0 ** np.arange(7, 17), indexing="ij")
+        seconds = np.asarray(cm.predict_step_time(
+            model, gpu, engine=engine, tp=tp, batch_size=batch, context_len=context
+        ))  # fmt: skip
+        assert (seconds[1:] >= seconds[:-1] * 0.999).all()
+        assert (seconds[:, 1:] >= seconds[:, :-1] * 0.999).all()
+
+    def test_between_the_anchors_to_two_percent(self) -> None:
+        batch = np.arange(1, 513)
+        for context in (300.0, 700.0, 1500.0, 5000.0):
+            seconds = np.asarray(cm.predict_step_time(
+                "llama-3-8b", "mi300x", engine="vllm", batch_size=batch, context_len=context
+            ))  # fmt: skip
+            assert (seconds >= np.maximum.accumulate(seconds) * 0.98).all()
+
+    def test_one_step_and_many_agree(self) -> None:
+        batch, context = [1, 2, 3, 48, 700], [100, 900, 3000, 20_000, 70_000]
+        many = np.asarray(cm.predict_step_time(
+            "llama-3-8b", "mi300x", engine="vllm", batch_size=batch, context_len=context
+        ))  # fmt: skip
+        for size, length, seconds in zip(batch, context, many, strict=True):
+            one = cm.predict_step_time(
+                "llama-3-8b", "mi300x", engine="vllm", batch_size=size, context_len=length
+            )
+            assert one == pytest.approx(seconds, rel=1e-9)
+
+
+def test_no_step_beats_the_peak() -> None:
+    """The pooled fit has no compute term of its own; the peak still holds."""
+    batch = 2.0 ** np.arange(0, 20)
+    for gpu in ("gb200", "b200-sxm", "h100-sxm"):
+        for method in ("roofline", "regressor"):
+            found = cm.predict(
+                "llama-3-8b", gpu, batch_size=batch, context_len=128, method=method, engine="sglang"
+            )
+            assert (np.asarray(found.mfu) <= 1.0 + 1e-9).all()
+            assert (np.asarray(found.mbu) <= 1.0 + 1e-9).all()
+
+
+def test_a_prompt_attends_to_itself_and_not_to_the_decoders() -> None:
+    step = step_time("llama-3-8b", "h100-sxm", engine="vllm", method="roofline")
+    alone = step.seconds(0, 0, 2048, 8192) - step.seconds(0, 0, 2048)
+    beside_short = step.seconds(8, 8 * 100, 2048, 8192) - step.seconds(8, 8 * 100, 2048)
+    beside_long = step.seconds(8, 8 * 9000, 2048, 8192) - step.seconds(8, 8 * 9000, 2048)
+    assert alone > 0
+    assert beside_short == pytest.approx(alone)
+    assert beside_long == pytest.approx(alone)
