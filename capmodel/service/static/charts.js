@@ -85,4 +85,7 @@ export function marks(places) {
   };
 }
 
-export { powersOfTwo, faded };
+/** A legend below, lines as lines. */
+export const LINES_BELOW = { position: "bottom", labels: { usePointStyle: true, pointStyle: "line", pointStyleWidth: 32 } };
+
+export { powersOfTwo };

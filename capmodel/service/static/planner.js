@@ -1,7 +1,7 @@
 // The planner page: the form is sent as it changes, the answer drawn. No arithmetic here.
 
 import { ask, download, post, Problem, showProblem } from "./http.js";
-import { axis, band, colour, draw, line, marks, powersOfTwo } from "./charts.js";
+import { axis, band, colour, draw, line, LINES_BELOW, marks, powersOfTwo } from "./charts.js";
 import { copyText, digits, dollars, gib, node, percent, seconds, table, whole } from "./words.js";
 import { forgetCalibration, ownCalibration } from "./own.js";
 
@@ -152,7 +152,10 @@ function range(figure, format, low, high) {
   return [format(figure.estimate), ends || (low ?? ""), high];
 }
 
-const LIMITS = { tpot: "time per token", ttft: "time to the first token", e2e: "time to the end", memory: "room in the cache", pool: "room in the cache", sequences: "the engine's sequences", compute: "prompts and compute", saturation: "compute" };
+const LIMITS = {
+  ttft: "time to the first token", tpot: "time per token", e2e: "time to the end", cache: "room in the cache",
+  max_num_seqs: "the engine's sequences", max_num_batched_tokens: "the engine's tokens a step", compute: "prompts and compute",
+};
 
 function promise(value, limit) {
   if (limit == null || value == null) return null;
@@ -261,7 +264,7 @@ async function fits(asked, found, mine) {
   draw("fits-chart", `Lines by cache dtype: ${dtypes.map((name, i) => `${name} ${whole(rows[0].counts[i])} of ${whole(lengths[0])} tokens, ${whole(rows.at(-1).counts[i])} of ${whole(top)}`).join("; ")}`, () => ({
     type: "line",
     data: { datasets: dtypes.map((name, i) => line(`${name} cache`, rows.filter((row) => row.counts[i] > 0).map((row) => [row.length, row.counts[i]]), `s${i + 1}`, { borderDash: [[], [6, 3], [2, 2]][i] })) },
-    options: { scales: { x: { ...axis("Context [tokens]", "logarithmic", { callback: powersOfTwo }), afterBuildTicks: twos }, y: axis("Requests at once", "logarithmic") }, plugins: { legend: { position: "bottom" } } },
+    options: { scales: { x: { ...axis("Context [tokens]", "logarithmic", { callback: powersOfTwo }), afterBuildTicks: twos }, y: axis("Requests at once", "logarithmic") }, plugins: { legend: LINES_BELOW } },
   }));
 }
 
