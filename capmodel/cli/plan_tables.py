@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from capmodel.cli.terminal import terminal
-from capmodel.report.fields import RULERS, STAGES, limit_words, one_fails_words
+from capmodel.report.fields import RULERS, STAGES, cap_words, limit_words, one_fails_words
 from capmodel.units import format_count, format_dollars, format_percent, format_seconds
 
 _FEW = 8
@@ -53,7 +53,7 @@ def _recommendation(console: Console, plan: Row) -> None:
     lines.add_row("More load is stopped by", limit_words(best["limited_by"]))
     ruler = best["step_ruled_by"]
     lines.add_row("Most of a step goes into", RULERS.get(ruler, ruler))
-    lines.add_row("More batch ends at", plan["crossover"]["ceiling"])
+    lines.add_row("A larger batch runs into", plan["crossover"]["ceiling"])
     lines.add_row("While one replica is down", one_fails_words(plan))
     spare = best["spare"]
     lines.add_row(
@@ -68,7 +68,7 @@ def _recommendation(console: Console, plan: Row) -> None:
     lines.add_row("Set max_num_seqs to", f"{clients['max_num_seqs']:,} on every replica")
     lines.add_row(
         "Let in at most",
-        f"{clients['clients']:,} requests at once, for {limit_words(clients['limited_by'])}",
+        f"{clients['clients']:,} requests at once, {cap_words(clients['limited_by'])}",
     )
     console.print(lines)
 

@@ -13,6 +13,7 @@ from scipy.special import ndtr
 
 from capmodel.planner.mix import LengthMix, PrefillWork
 from capmodel.planner.replica import Replica
+from capmodel.steptime import StepTime
 
 Array = NDArray[np.float64]
 
@@ -159,13 +160,22 @@ def step_parts(replica: Replica, mix: LengthMix, batch: Array) -> tuple[Array, A
     none = np.zeros_like(batch)
     held = batch * mix.held_mean
     prompts = batch * (mix.work(replica.attention_tokens).mean / mix.steps_mean)
+    cases = [(held, prompts), (held, none)]
+    # Step times of our own say what the cache takes: without any they would be extrapolated.
+    if not isinstance(replica.step_time, StepTime):
+        cases.append((none, none))
     seconds = replica.step_time.seconds(
-        np.concatenate([batch, batch, batch]),
-        np.concatenate([held, held, none]),
-        np.concatenate([prompts, none, none]),
+        np.tile(batch, len(cases)),
+        np.concatenate([cached for cached, _ in cases]),
+        np.concatenate([prompt for _, prompt in cases]),
     )
-    step, decode, bare = np.split(np.asarray(seconds, dtype=float), 3)
-    return step, decode, bare
+    step, decode, *rest = np.split(np.asarray(seconds, dtype=float), len(cases))
+    decode = np.minimum(decode, step)
+    if not isinstance(replica.step_time, StepTime):
+        return step, decode, np.minimum(rest[0], decode)
+    terms = replica.step_time.terms(batch, held / batch)
+    share = terms["kv"] / sum(terms.values())
+    return step, decode, decode * (1 - np.asarray(share))
 
 
 def _unlucky(

@@ -10,6 +10,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 from capmodel.plots.style import BAND_ALPHA, INK, MUTED, PALETTE, label_ends, plain_number, series
 
 _PLAIN = FuncFormatter(plain_number)
+_CLOSE_TICKS = (0.5, 0.7, 1, 1.5, 2, 3, 4, 5, 7, 10, 15, 20, 30, 40, 50, 70, 100)
 _PERCENT_TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -44,7 +45,10 @@ def draw_grades(
             color=MUTED,
         )
     low, high = axes.get_xlim()
-    axes.set_xticks([tick for tick in _PERCENT_TICKS if low <= tick <= high])
+    ticks = [tick for tick in _PERCENT_TICKS if low <= tick <= high]
+    if len(ticks) < 4:
+        ticks = [tick for tick in _CLOSE_TICKS if low <= tick <= high]
+    axes.set_xticks(ticks)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
     axes.set_xlabel("Mean absolute error of the step time [%]")

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from capmodel.plots.style import INK, MUTED, label_ends, series
+from capmodel.plots.style import MUTED, label_ends, level_line, series
 from capmodel.units import format_bytes, format_count
 
 
@@ -27,7 +27,7 @@ def draw_cache(
         axes.plot(context_len, values, **look)
         lines.append((float(context_len[-1]), float(values[-1]), name, str(look["color"])))
     if capacity_bytes:
-        _level(axes, capacity_bytes, f"{capacity_label} {format_bytes(capacity_bytes)}")
+        level_line(axes, capacity_bytes, f"{capacity_label} {format_bytes(capacity_bytes)}")
     _token_axis(axes, context_len)
     axes.set_yscale("log")
     axes.yaxis.set_minor_locator(NullLocator())
@@ -69,21 +69,9 @@ def draw_frontier(
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.set_ylabel("Requests at once")
-    label_ends(axes, lines)
+    if len(concurrency) > 1:  # one line needs no name
+        label_ends(axes, lines)
     return axes
-
-
-def _level(axes: Axes, value: float, text: str) -> None:
-    axes.axhline(value, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
-    axes.annotate(
-        text,
-        (0, value),
-        xycoords=("axes fraction", "data"),
-        xytext=(4, 3),
-        textcoords="offset points",
-        fontsize=7,
-        color=MUTED,
-    )
 
 
 def _token_axis(axes: Axes, context_len: np.ndarray) -> None:

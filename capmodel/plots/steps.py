@@ -7,7 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from capmodel.plots.style import BAND_ALPHA, INK, fill, label_ends, plain_number, series
+from capmodel.plots.style import BAND_ALPHA, INK, fill, label_ends, level_line, plain_number, series
+
+# Batches named along the axis: more collide in half a page's width.
+_MOST_TICKS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ def draw_step_time(axes: Axes, curves: Sequence[StepCurve], slo_s: float | None 
     axes.set_ylim(bottom=0)
     if slo_s is not None:
         axes.set_ylim(top=max(axes.get_ylim()[1], 1.08e3 * slo_s))
-        _level(axes, 1e3 * slo_s, "SLO")
+        level_line(axes, 1e3 * slo_s, "promised")
     _finish(axes, ends, "Step time [ms]")
     return axes
 
@@ -148,25 +151,13 @@ def _upright(axes: Axes, batch: float, text: str, level: int) -> None:
     )
 
 
-def _level(axes: Axes, value: float, text: str) -> None:
-    axes.axhline(value, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
-    axes.annotate(
-        text,
-        (0, value),
-        xycoords=("axes fraction", "data"),
-        xytext=(3, 2),
-        textcoords="offset points",
-        fontsize=7,
-        color=INK,
-    )
-
-
 def _finish(axes: Axes, ends: Sequence[tuple[StepCurve, np.ndarray, int]], quantity: str) -> None:
     batches = np.concatenate([curve.batch_size for curve, _, _ in ends] or [np.ones(1)])
     if batches.min() < batches.max():
         axes.set_xscale("log", base=2)
     first, last = np.log2(batches.min()), np.log2(batches.max())
-    axes.set_xticks(2.0 ** np.arange(np.ceil(first), np.floor(last) + 1))
+    powers = np.arange(np.ceil(first), np.floor(last) + 1)
+    axes.set_xticks(2.0 ** powers[:: 1 + len(powers) // (_MOST_TICKS + 1)])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(plain_number))
     axes.yaxis.set_major_formatter(FuncFormatter(plain_number))

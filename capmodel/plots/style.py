@@ -112,6 +112,20 @@ def fill(index: int) -> dict[str, Any]:
     }
 
 
+def level_line(axes: Axes, value: float, text: str) -> None:
+    """A dashed level line at `value` with its name above its left end."""
+    axes.axhline(value, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+    axes.annotate(
+        text,
+        (0, value),
+        xycoords=("axes fraction", "data"),
+        xytext=(4, 3),
+        textcoords="offset points",
+        fontsize=7,
+        color=INK,
+    )
+
+
 def label_ends(
     axes: Axes, ends: Sequence[tuple[float, float, str, str]], gap_points: float = 9.0
 ) -> None:

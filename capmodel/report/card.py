@@ -1,9 +1,11 @@
 """What the numbers rest on: rows used and set aside, the grade card, the fitted coefficients."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from capmodel.report.document import Block, Bullets, Column, Table, Text
+from capmodel.report.fields import level_name
 from capmodel.report.numbers import NONE, number, percent, whole
 
 SPLITS = {
@@ -79,11 +81,12 @@ def grade_blocks(
             grade_card,
             key=lambda row: (order.get(row["split"], 99), names.get(row["estimator"], 99)),
         )
+        covered = any(row["coverage_90"] is not None for row in rows)
+        cover = "; cover: share of measurements inside the 90 % band" if covered else ""
         blocks.append(
             Table(
                 "Errors on rows the estimator did not see. MAPE: mean absolute error in percent of "
-                "the measured step time; bias: mean signed error; cover: share of measurements "
-                "inside the 90 % band.",
+                f"the measured step time; bias: mean signed error{cover}.",
                 (
                     Column("Left out"),
                     Column("Estimator"),
@@ -93,10 +96,10 @@ def grade_blocks(
                     Column("Bias", True),
                     Column("R²", True),
                     Column("R² log", True),
-                    Column("Cover", True),
+                    *([Column("Cover", True)] if covered else []),
                     Column("Rows", True),
                 ),
-                tuple(_grade_row(row) for row in rows),
+                tuple(_grade_row(row, covered) for row in rows),
                 strong=tuple(i for i, row in enumerate(rows) if row["estimator"] == "regressor"),
             )
         )
@@ -138,8 +141,7 @@ def coefficient_blocks(
         ),
         tuple(
             (
-                row["engine"],
-                row["gpu"],
+                *(str(row[key]).strip("()") for key in ("engine", "gpu")),
                 whole(row["rows"]),
                 *(_coefficient(row, name) for name in ("c_step", "c_w", "c_kv", "c_f")),
                 percent(row.get("mape")),
@@ -147,9 +149,7 @@ def coefficient_blocks(
             )
             for row in coefficients
         ),
-        strong=tuple(
-            i for i, row in enumerate(coefficients) if _level(row) == basis and basis is not None
-        ),
+        strong=tuple(i for i, row in enumerate(coefficients) if level_name(row) == basis),
     )
     bound = sum(bool(row.get("at_bound")) for row in coefficients)
     if not bound:
@@ -188,14 +188,10 @@ def _term_row(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         row["name"],
         number(scale * row["value"]),
-        NONE if error is None else number(1.645 * scale * error, 2),
+        NONE if error is None else _reach(scale * row["value"], 1.645 * scale * error),
         ("µ" if scale > 1 else "") + row["unit"],
         told if row["identified"] else "nothing: the prior stands",
     )
-
-
-def _level(row: Mapping[str, Any]) -> str:
-    return f"{row['engine']} on {row['gpu']}"
 
 
 def _coefficient(row: Mapping[str, Any], name: str) -> str:
@@ -206,10 +202,16 @@ def _coefficient(row: Mapping[str, Any], name: str) -> str:
         return NONE
     if error is None:
         return number(scale * value)
-    return f"{number(scale * value)} ± {number(1.645 * scale * error, 2)}"
+    return f"{number(scale * value)} ± {_reach(scale * value, 1.645 * scale * error)}"
 
 
-def _grade_row(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _reach(value: float, error: float) -> str:
+    """`error`, rounded up to the last place that `value` is printed with: `'0.01'` beside 1.23."""
+    places = len(number(value).partition(".")[2])
+    return f"{math.ceil(error * 10**places - 1e-9) / 10**places:,.{places}f}"
+
+
+def _grade_row(row: Mapping[str, Any], covered: bool) -> tuple[str, ...]:
     return (
         row["split"],
         ESTIMATORS.get(row["estimator"], row["estimator"]),
@@ -219,7 +221,7 @@ def _grade_row(row: Mapping[str, Any]) -> tuple[str, ...]:
         percent(row["bias"]),
         number(row["r2"]),
         number(row["r2_log"]),
-        percent(row["coverage_90"]),
+        *([percent(row["coverage_90"])] if covered else []),
         whole(row["n"]),
     )
 

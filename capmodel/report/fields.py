@@ -83,6 +83,17 @@ STAGES = {
     "step time": "no step time is known",
     "simulation": "the simulation missed a promise",
 }
+SHORT_STAGES = {"slo": "a promise", "step time": "no step time", "price": "no price"}
+# Why no more requests should be let in, as the planner names what stops them.
+CAPS = {
+    "ttft": "so that the promised time to the first token holds",
+    "tpot": "so that the promised time per token holds",
+    "e2e": "so that the promised time to the end holds",
+    "cache": "which is what the KV cache holds",
+    "max_num_seqs": "which is the engine's limit on sequences",
+    "max_num_batched_tokens": "which is the engine's limit on tokens a step",
+    "throughput": "as more bring no more tokens",
+}
 RULERS = {"weights": "weights and fixed work", "cache": "reading the cache", "prompts": "prompts"}
 
 _SHARES = {
@@ -145,6 +156,19 @@ def pairs(values: Mapping[str, Any], *skip: str) -> tuple[tuple[str, str], ...]:
 def limit_words(name: str) -> str:
     """What stops more load, in words."""
     return LIMITS.get(name, name)
+
+
+def cap_words(name: str) -> str:
+    """Why the cap on requests stands where it does, as the end of a sentence."""
+    return CAPS.get(name, f"for {name}")
+
+
+def level_name(row: Mapping[str, Any]) -> str:
+    """`'vllm on h100-sxm'`; of a wider level `'vllm, all GPUs'` and `'all engines and GPUs'`."""
+    engine, gpu = (str(row[key]).strip("()") for key in ("engine", "gpu"))
+    if engine == "all":
+        return "all engines and GPUs"
+    return f"{engine}, all GPUs" if gpu == "all" else f"{engine} on {gpu}"
 
 
 def one_fails_words(plan: Mapping[str, Any]) -> str:

@@ -132,8 +132,7 @@ def _calibration(plan: Row) -> list[Section]:
         blocks += coefficient_blocks(card["coefficients"], basis)
         if card.get("terms"):
             blocks += term_blocks(card["terms"], basis or "")
-        for name in ("c_w", "c_kv"):
-            blocks += _known(interval_picture(card["coefficients"], name))
+        blocks += _known(interval_picture(card["coefficients"]))
     return [Section("Calibration card", tuple(blocks))]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from capmodel.report.document import Block, Bullets, Column, Pairs, Table, Text
-from capmodel.report.fields import STAGES, cell, fleet_name, limit_words, pairs
+from capmodel.report.fields import SHORT_STAGES, STAGES, cell, fleet_name, limit_words, pairs
 from capmodel.report.numbers import number, whole
 from capmodel.report.plan_figures import tornado_picture
 from capmodel.units import format_dollars
@@ -233,6 +233,7 @@ def _costs(rows: Sequence[Row]) -> Table:
         "Fleets that keep the promises by estimate, the chosen one first. Capacity: requests a "
         "second one replica carries within them.",
         (
+            Column("No.", True),
             *_FLEET,
             Column("GPUs", True),
             Column("$/h", True),
@@ -241,11 +242,12 @@ def _costs(rows: Sequence[Row]) -> Table:
         ),
         tuple(
             (
+                whole(place),
                 *_named(row),
                 *_cells(row, "n_gpus", "dollars_per_hour", "capacity_per_replica"),
                 limit_words(row["limited_by"]),
             )
-            for row in rows
+            for place, row in enumerate(rows, start=1)
         ),
         strong=(0,),
     )
@@ -267,15 +269,12 @@ def _operations(rows: Sequence[Row]) -> Table:
         "Prompts",
     )
     return Table(
-        "The same fleets at the busiest load, a replica each. Times in ms; the mean TPOT is the "
-        "step. Load: of the most it sustains; prompts, cache: shares of the step.",
-        (Column("Fleet, weights/cache"), *(Column(head, True) for head in (*heads, "Cache"))),
+        "The same fleets by their number at the busiest load, a replica each. Times in ms; the "
+        "mean TPOT is the step. Load: of the most it sustains; prompts, cache: shares of the step.",
+        (Column("No.", True), *(Column(head, True) for head in (*heads, "Cache"))),
         tuple(
-            (
-                f"{fleet_name(row)} {row['weight_dtype']}/{row['kv_dtype']}",
-                *_cells(row["estimate"], *keys),
-            )
-            for row in rows
+            (whole(place), *_cells(row["estimate"], *keys))
+            for place, row in enumerate(rows, start=1)
         ),
         strong=(0,),
     )
@@ -332,7 +331,7 @@ def rejected_blocks(plan: Row) -> list[Block]:
             tuple(
                 (
                     *_named(row),
-                    row["stage"],
+                    SHORT_STAGES.get(row["stage"], row["stage"]),
                     row["reason"],
                     *_cells(row, "ttft_p95_s", "tpot_p95_s"),
                     cell("e2e_p95_s", row.get("e2e_p95_s")),

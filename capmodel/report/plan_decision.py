@@ -13,7 +13,16 @@ from capmodel.report.document import (
     Text,
     Verdict,
 )
-from capmodel.report.fields import RULERS, STAGES, cell, fleet_name, limit_words, one_fails_words
+from capmodel.report.fields import (
+    RULERS,
+    SHORT_STAGES,
+    STAGES,
+    cap_words,
+    cell,
+    fleet_name,
+    limit_words,
+    one_fails_words,
+)
 from capmodel.report.numbers import NONE, number, whole
 from capmodel.report.plan_figures import cost_picture
 from capmodel.units import format_dollars, format_percent, format_seconds
@@ -78,8 +87,8 @@ def _feasible(plan: Row) -> list[Block]:
         Text(_one_fails(plan), lead="While one replica is down."),
         Text(
             f"Set max_num_seqs to {whole(clients['max_num_seqs'])} on every replica and let at "
-            f"most {whole(clients['clients'])} requests into the fleet at once, for "
-            f"{limit_words(clients['limited_by'])}.",
+            f"most {whole(clients['clients'])} requests into the fleet at once, "
+            f"{cap_words(clients['limited_by'])}.",
             lead="What to set.",
         ),
     ]
@@ -98,7 +107,11 @@ def _infeasible(plan: Row) -> list[Block]:
                         fleet_name(closest),
                         f"weights {closest['weight_dtype']}, cache {closest['kv_dtype']}",
                     ),
-                    Fact("Set aside for", closest["stage"], STAGES.get(closest["stage"], "")),
+                    Fact(
+                        "Set aside for",
+                        SHORT_STAGES.get(closest["stage"], closest["stage"]),
+                        STAGES.get(closest["stage"], ""),
+                    ),
                     Fact("Its TTFT p95", _time(closest["ttft_p95_s"]), _limit(plan, "ttft_s")),
                     Fact("Its TPOT p95", _time(closest["tpot_p95_s"]), _limit(plan, "tpot_s")),
                 )
@@ -161,16 +174,16 @@ def _felt(plan: Row) -> Table:
         rows.append(
             (
                 f"{words} ({name.upper()})",
-                cell(f"{name}_s", limit),
-                *(cell(f"{name}_s", figures[end]) for end in _ENDS),
+                _time(limit),
+                *(_time(figures[end]) for end in _ENDS),
                 _kept(figures, limit),
             )
         )
     return Table(
-        f"What users feel, in ms: {slo['percentile']:g} of 100 requests stay below. Low and high "
-        f"are the ends of the step time's interval. From the {latency['from']}.",
+        f"What users feel: {slo['percentile']:g} of 100 requests stay below. Low and high are the "
+        f"ends of the step time's interval. From the {latency['from']}.",
         (
-            Column("In ms"),
+            Column(""),
             Column("Promised", True),
             Column("Low", True),
             Column("Estimate", True),
@@ -197,7 +210,7 @@ def _binds(plan: Row) -> str:
         f"{RULERS.get(best['step_ruled_by'], best['step_ruled_by'])}."
     )
     if plan["crossover"]:
-        text += f" More batch ends at {plan['crossover']['ceiling']}."
+        text += f" A larger batch runs into {plan['crossover']['ceiling']}."
     return text
 
 

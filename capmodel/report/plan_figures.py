@@ -137,7 +137,7 @@ def cost_picture(plan: Row) -> Picture:
             key, Candidate(name, latency, row["dollars_per_hour"], True, chosen=row is fleets[0])
         )
     with figure(6.7, 2.8) as fig:
-        draw_cost_latency(fig.subplots(), list(seen.values()), "Mean time from arrival to the end")
+        draw_cost_latency(fig.subplots(), list(seen.values()), "Mean time of a request")
         svg = to_svg(fig, text_as_text=True)
     front = "; ".join(
         f"{fleet_name(row)} {format_dollars(row['dollars_per_hour'])} an hour at "
@@ -145,8 +145,9 @@ def cost_picture(plan: Row) -> Picture:
         for row in plan["pareto"]
     )
     caption = (
-        "Cost against latency, by steady-state estimate: a mark a fleet that keeps the promises. "
-        "Ringed: the chosen one. The line joins those that none is both cheaper and faster than."
+        "Cost against the mean time from arrival to the last token, by steady-state estimate. "
+        "Ringed: the chosen fleet. The line joins those that none is both cheaper and faster than; "
+        "grey: the rest that keep the promises."
     )
     return Picture(svg, caption, f"Scatter of cost over latency. On the front: {front}.")
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from capmodel.report.document import Block, Column, Pairs, Table, Text
-from capmodel.report.fields import cell, label, limit_words, pairs
+from capmodel.report.fields import cap_words, cell, label, pairs
 from capmodel.report.numbers import percent, whole
 from capmodel.report.plan_figures import (
     concurrency_picture,
@@ -79,11 +79,17 @@ def memory_blocks(plan: Row) -> list[Block]:
         ),
         Table(
             "Chance that the pool overflows and requests are preempted. Cap: "
-            f"{whole(clients['max_num_seqs'])} sequences a replica, {whole(clients['clients'])} "
-            f"requests in the fleet, for {limit_words(clients['limited_by'])}.",
+            f"{whole(clients['max_num_seqs'])} sequences a replica (bold), "
+            f"{whole(clients['clients'])} requests in the fleet, "
+            f"{cap_words(clients['limited_by'])}.",
             (Column("Sequences a replica", True), Column("Overflow", True)),
             tuple(
                 (whole(risk["sequences"]), percent(risk["overflow"])) for risk in clients["risks"]
+            ),
+            strong=tuple(
+                i
+                for i, risk in enumerate(clients["risks"])
+                if risk["sequences"] == clients["max_num_seqs"]
             ),
         ),
     ]
@@ -112,7 +118,7 @@ def steps_blocks(plan: Row) -> list[Block]:
     blocks: list[Block] = [steps_picture(plan)]
     if crossover:
         blocks += [
-            Text(f"More batch ends at {crossover['ceiling']}.", lead="The ceiling."),
+            Text(f"A larger batch runs into {crossover['ceiling']}.", lead="The ceiling."),
             Pairs(
                 (
                     ("Pool full at batch", cell("batch", crossover["pool_full"])),

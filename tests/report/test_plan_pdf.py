@@ -17,6 +17,7 @@ from capmodel.report.html import render_html
 from capmodel.report.pdf import render_pages, render_pdf
 from capmodel.report.plan import plan_document
 from capmodel.report.plan_choices import alternatives_blocks
+from capmodel.units import format_seconds
 
 AWKWARD = (plans.long_names, plans.forty, plans.single, plans.infeasible, plans.non_latin)
 ALL = (plans.complete, *AWKWARD)
@@ -89,8 +90,8 @@ def test_the_first_page_answers():
         f"{best['n_gpus']} × {best['gpu']}",
         cell("dollars", best["dollars_per_hour"]["estimate"]),
         cell("per_million_output", made["costs"]["per_million_output"]),
-        cell("ttft", made["latency"]["ttft_p95_s"]["high"]),
-        cell("tpot", made["slo"]["tpot_s"]),
+        format_seconds(made["latency"]["ttft_p95_s"]["high"]),
+        format_seconds(made["slo"]["tpot_s"]),
         "What binds.",
         "How sure.",
     ):
