@@ -194,7 +194,10 @@ def _check_column(series: pd.Series, column: RunColumn) -> tuple[pd.Series, list
         found = _rows_by_reason(series, reasons, column.name)
         if column.required:
             nameless = (text == "") & (reasons == "")
-            return text, [*found, _rows(series, nameless, column.name, "a name is needed here")]
+            found.append(_rows(series, nameless, column.name, "a name is needed here"))
+            torn = text.map({word: one_line(word) != word for word in text.unique()}).astype(bool)
+            found.append(_rows(series, torn, column.name, _TORN))
+            return text, found
         return text.where(text != "", str(column.default or "")), found
     numbers, absent, reasons = number_cells(series, column.unit)
     vague = reasons == "not a number"
@@ -224,6 +227,9 @@ def _check_column(series: pd.Series, column: RunColumn) -> tuple[pd.Series, list
     if column.kind == "integer" and np.isfinite(numbers).all():
         return numbers.astype("int64"), found
     return numbers, found
+
+
+_TORN = "a name of one line is needed, but it holds a line break or the like; is a quote left open?"
 
 
 def _gpu_figures(series: pd.Series, numbers: pd.Series, name: str) -> list[pd.DataFrame]:

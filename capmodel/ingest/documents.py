@@ -103,6 +103,8 @@ def whole_text(path: Path, encoding: str, limit: int = WHOLE_BYTES, errors: str 
 
 def text_encoding(path: Path, head: bytes) -> str:
     """Encoding of a text file by its first bytes. Raises RunsError for a binary file."""
+    if head.startswith((b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")):
+        return "utf-32"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
     if b"\x00" in head:

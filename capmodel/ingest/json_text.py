@@ -1,6 +1,7 @@
 """Records of JSON, JSON Lines and YAML files."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -63,7 +64,7 @@ def _json_lines(path: Path, encoding: str) -> Iterator[Record]:
         with path.open(encoding=encoding) as file:
             for number, line in enumerate(_lines(path, file), start=1):
                 if line.strip():
-                    yield from _dicts(path, _decode_all(path, line, number))
+                    yield from _dicts(path, _decode_all(path, line, number), f"line {number}")
     except UnicodeError as error:
         raise refuse(path, f"line {number + 1}", f"it is not {encoding}: {error}") from error
 
@@ -79,8 +80,8 @@ def _whole_json(path: Path, encoding: str) -> list[Record]:
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        again = sorted({name for name in names if names.count(name) > 1})
+        names = Counter(name for name, _ in pairs)
+        again = [name for name, times in names.items() if times > 1]
         raise _Doubled(f"{', '.join(map(repr, again))} stands twice in one object; keep one")
     return found
 
@@ -109,13 +110,13 @@ def _decode_all(path: Path, text: str, line: int) -> list[object]:
     return values
 
 
-def _dicts(path: Path, values: list[object]) -> Iterator[Record]:
+def _dicts(path: Path, values: list[object], place: str = "file") -> Iterator[Record]:
     for value in values:
         members = value if isinstance(value, list) else [value]
         for member in members:
             if not isinstance(member, dict):
                 kind = type(member).__name__
-                raise refuse(path, "file", f"its JSON holds a {kind}, but expected objects")
+                raise refuse(path, place, f"its JSON holds a {kind}, but expected objects")
             yield member
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ def csv_document(path: Path, encoding: str) -> Document:
             pass
         if len(line) >= BLOCK:
             raise refuse(path, "line 1", "it is longer than 1 MiB; a table begins with its names")
+    if re.match(r"\ufeff?\"?sep=", line):
+        raise refuse(path, "line 1", "it only names the delimiter for a spreadsheet; delete it")
     delimiter = delimiter_of(line)
     rows = _first_rows(path, encoding, delimiter)
     if not rows:
@@ -46,7 +49,7 @@ def delimiter_of(header: str) -> str:
 def once(path: Path, names: Sequence[object]) -> list[str]:
     """Column names without padding. Raises RunsError naming those that occur twice."""
     found = [str(name).strip().lstrip("\ufeff").strip() for name in names]
-    again = [name for name in dict.fromkeys(found) if name and found.count(name) > 1]
+    again = [name for name, times in Counter(found).items() if name and times > 1]
     if again:
         reason = "the column occurs twice in the header; keep one, or rename the other"
         raise RunsError(problem_table([(None, name, None, reason) for name in again]), str(path))
@@ -140,6 +143,8 @@ def parquet_document(path: Path) -> Document:
 def read_parquet(path: Path) -> pd.DataFrame:
     """A Parquet file as it stands. Raises RunsError where it cannot be read."""
     try:
-        return pd.read_parquet(path)
+        table = pd.read_parquet(path)
     except (pa.ArrowException, OSError, ValueError, TypeError, NotImplementedError) as error:
         raise refuse(path, "file", f"it is no readable Parquet file: {str(error)[:200]}") from error
+    named = [name for name in table.index.names if name is not None]
+    return table.reset_index(named) if named else table  # pandas keeps an index apart
