@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from capmodel.coverage import Coverage, coverage_of
+from capmodel.coverage import Coverage, catalogue_name, coverage_of
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
 from capmodel.estimators import Corrected, Roofline
 from capmodel.evaluation import GradeCard, used_rows
@@ -83,6 +83,36 @@ class Calibration:
         featured = runs if set(FEATURES) <= set(runs.columns) else add_features(runs)
         return self._by_method(method).predict(featured)
 
+    def interval_factors(
+        self, runs: pd.DataFrame, method: str = "regressor", coverage: float = 0.9
+    ) -> tuple[Array, Array]:
+        """(low, high) factors on `predict` at that coverage, each (rows,); NaN where unknown."""
+        self._by_method(method)
+        low, high = np.full(len(runs), np.nan), np.full(len(runs), np.nan)
+        names = ["engine", "gpu", "model", "weight_dtype", "kv_dtype", "tp"]
+        labels = runs.assign(tp=runs.get("tp", 1))[names].astype(str)
+        codes = labels.groupby(names, sort=False).ngroup().to_numpy()
+        for code, first in zip(*np.unique(codes, return_index=True), strict=True):
+            engine, gpu, model, weight, cache, tp = labels.iloc[first].tolist()
+            rows = codes == code
+            level, known = self._standing(
+                engine, gpu, catalogue_name(model), weight, cache, int(float(tp))
+            )
+            own = self.intervals.log_factors(level, known, method) if self.intervals else ()
+            if own:
+                covers, lows, highs = zip(*own, strict=True)
+                low[rows] = np.exp(np.interp(coverage, covers, lows))
+                high[rows] = np.exp(np.interp(coverage, covers, highs))
+        return low, high
+
+    def _standing(
+        self, engine: str | None, gpu: str, model: str, weight: str, cache: str, tp: int
+    ) -> tuple[tuple[str, ...], bool]:
+        """The roofline level that answers, and whether rows there are of this deployment."""
+        level = self.estimator.physics.roofline.level(engine, gpu)
+        own = self.coverage.get((level[0], level[1])) if len(level) == 2 else None
+        return level, own is not None and not own.lacks(model, weight, cache, tp)
+
     def step_time(
         self,
         model: ModelLike,
@@ -105,13 +135,12 @@ class Calibration:
         weight, cache = weight_dtype_name(weight_dtype), kv_dtype_name(kv_dtype)
         chosen = self._engine_for(engine, card.name)
         roofline = self.estimator.physics.roofline
-        level = roofline.level(chosen, card.name)
+        level, known = self._standing(chosen, card.name, shape.name, weight, cache, tp)
         correction = None
         if method == "regressor" and len(level) == 2:
             correction = self.estimator.correction.corrections_.get((level[0], level[1]))
         own = self.coverage.get((level[0], level[1])) if len(level) == 2 else None
         lacks = own.lacks(shape.name, weight, cache, tp) if own is not None else ()
-        known = own is not None and not lacks
         factors = self.intervals.log_factors(level, known, method) if self.intervals else ()
         return build_step_time(
             step_traffic(shape, weight, cache, tp, dp), card, roofline.coefficients_[level].values,

@@ -69,7 +69,7 @@ def coverage_of(rows: pd.DataFrame) -> Coverage:
     """Coverage of runs-table rows of one engine and GPU."""
     tps = rows["tp"] if "tp" in rows else pd.Series([1])
     return Coverage(
-        models=tuple(sorted({_catalogue_name(name) for name in rows["model"].unique()})),
+        models=tuple(sorted({catalogue_name(name) for name in rows["model"].unique()})),
         weight_dtypes=tuple(sorted({_WIDE.get(d, d) for d in rows["weight_dtype"].unique()})),
         kv_dtypes=tuple(sorted({_WIDE.get(d, d) for d in rows["kv_dtype"].unique()})),
         tps=tuple(sorted({int(tp) for tp in tps.unique()})),
@@ -78,7 +78,8 @@ def coverage_of(rows: pd.DataFrame) -> Coverage:
     )
 
 
-def _catalogue_name(model: object) -> str:
+def catalogue_name(model: object) -> str:
+    """The catalogue's name of a model, its own where the catalogue has none."""
     try:
         return load_shape(str(model)).name
     except ValueError:

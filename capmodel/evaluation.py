@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from capmodel.conformal import cross_bounds
 from capmodel.estimators import ESTIMATORS
 from capmodel.features import FEATURES
 from capmodel.quality import noise_floor_mape, screen_runs, split_aside
@@ -18,6 +19,10 @@ from capmodel.splits import SPLITS, Rows, split_named, split_runs, why_absent
 
 Array = npt.NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
+
+# What a split's held-out rows are new in: the unit its intervals have to cover.
+UNIT_OF_SPLIT = {"deployment": "model", "model": "model", "gpu": "gpu"}
+_LABELS = ("engine", "gpu", "model")
 
 METRICS = ("mape", "median_ape", "p90_ape", "bias", "r2", "r2_log", "coverage_90", "n")
 
@@ -28,7 +33,9 @@ class GradeCard:
 
     table: one row per split and estimator, columns `split`, `estimator` and METRICS.
     absent: splits the rows cannot make, with the reason. held_out: predictions of every held-out
-    row, columns `split`, `estimator`, `row` (position), `step_time_s`, `predicted_s`.
+    row, columns `split`, `estimator`, `row` (position), `fold`, `engine`, `gpu`, `model`,
+    `step_time_s`, `predicted_s`, and the 90 % interval `low_s`, `high_s` that the rows of the
+    other folds support. `coverage_90` is the share of rows inside it.
     """
 
     table: pd.DataFrame
@@ -58,8 +65,12 @@ class GradeCard:
         cell = self.cell(split, estimator)
         rows = runs.iloc[cell["row"].to_numpy()][columns].reset_index(drop=True)
         error = np.abs(cell["predicted_s"] / cell["step_time_s"] - 1).to_numpy()
-        grouped = rows.assign(ape=error).groupby(columns)["ape"]
-        return grouped.agg(mape="mean", median_ape="median", n="size").reset_index()
+        inside = _inside(cell).to_numpy()
+        grouped = rows.assign(ape=error, inside=inside).groupby(columns, observed=True)
+        return grouped.agg(
+            mape=("ape", "mean"), median_ape=("ape", "median"),
+            coverage_90=("inside", "mean"), n=("ape", "size"),
+        ).reset_index()  # fmt: skip
 
 
 def score(step_time_s: Array, predicted_s: Array) -> dict[str, float]:
@@ -107,23 +118,21 @@ def cross_validate(
     target = rows["step_time_s"].to_numpy(float)
     names = list(estimators or ESTIMATORS)
     absent: dict[str, str] = {}
-    jobs: list[tuple[str, str, Rows, Rows]] = []
+    jobs: list[tuple[str, str, int, Rows, Rows]] = []
     for name in splits or [split.name for split in SPLITS]:
         reason = why_absent(rows, split_named(name), folds)
         if reason:
             absent[name] = reason
             continue
-        for train, test in split_runs(rows, name, folds, seed):
-            jobs += [(name, estimator, train, test) for estimator in names]
+        for fold, (train, test) in enumerate(split_runs(rows, name, folds, seed)):
+            jobs += [(name, estimator, fold, train, test) for estimator in names]
 
-    def run(job: tuple[str, str, Rows, Rows]) -> pd.DataFrame:
-        split, estimator, train, test = job
+    def run(job: tuple[str, str, int, Rows, Rows]) -> pd.DataFrame:
+        split, estimator, fold, train, test = job
         fitted = ESTIMATORS[estimator]()
         fitted.fit(rows.iloc[train], target[train])
-        return pd.DataFrame({
-            "split": split, "estimator": estimator, "row": test,
-            "step_time_s": target[test], "predicted_s": fitted.predict(rows.iloc[test]),
-        })  # fmt: skip
+        held = rows.iloc[test]
+        return _predictions(split, estimator, held, fitted.predict(held), test, fold)
 
     # Two threads that import scikit-learn at the same moment meet it half loaded.
     import_module("sklearn.linear_model")
@@ -135,7 +144,7 @@ def cross_validate(
             parts.append(part)
             if progress is not None:
                 progress(f"{jobs[done - 1][0]} split, {jobs[done - 1][1]}", done, len(jobs))
-    held_out = pd.concat(parts, ignore_index=True) if parts else _no_predictions()
+    held_out = _with_intervals(parts) if parts else _no_predictions()
     return GradeCard(
         table=_card(held_out, names), absent=absent, n_rows=len(rows), seed=seed,
         noise_floor_mape=noise_floor_mape(featured), held_out=held_out,
@@ -157,9 +166,19 @@ def grade_test(
     return GradeCard(_card(held_out, names), {}, noise_floor_mape(test), len(test), 0, held_out)
 
 
-def grade_predictions(test: pd.DataFrame, predicted: dict[str, Array]) -> GradeCard:
-    """Grade ready predictions, by estimator name, without fitting; the split is called "test"."""
+def grade_predictions(
+    test: pd.DataFrame,
+    predicted: dict[str, Array],
+    bounds: dict[str, tuple[Array, Array]] | None = None,
+) -> GradeCard:
+    """Grade ready predictions, by estimator name, without fitting; the split is called "test".
+
+    bounds: (low, high) of the 90 % interval by estimator name, as factors, each (rows,).
+    """
     parts = [_predictions("test", name, test, values) for name, values in predicted.items()]
+    for part, (name, values) in zip(parts, predicted.items(), strict=True):
+        if bounds and name in bounds:
+            part["low_s"], part["high_s"] = (values * factor for factor in bounds[name])
     held_out = pd.concat(parts, ignore_index=True)
     card = _card(held_out, list(predicted))
     return GradeCard(card, {}, noise_floor_mape(test), len(test), 0, held_out)
@@ -169,6 +188,10 @@ class Predictor(Protocol):
     """What `grade` needs of a calibration."""
 
     def predict(self, runs: pd.DataFrame, method: str = "regressor") -> Array: ...
+
+    def interval_factors(
+        self, runs: pd.DataFrame, method: str = "regressor", coverage: float = 0.9
+    ) -> tuple[Array, Array]: ...
 
 
 def grade(
@@ -189,12 +212,20 @@ def grade(
     if test is not None and calibration is not None:
         raise ValueError("Got both test and calibration, but expected one of them at most")
     if calibration is not None:
-        rows = used_rows(runs)
-        found = {name: calibration.predict(rows, name) for name in ("roofline", "regressor")}
-        return grade_predictions(rows, found).table
+        return grade_calibration(used_rows(runs), calibration).table
     if test is not None:
         return grade_test(used_rows(runs), used_rows(test)).table
     return cross_validate(used_rows(runs), seed=seed, progress=progress).table
+
+
+def grade_calibration(rows: pd.DataFrame, calibration: Predictor) -> GradeCard:
+    """Grade a calibration's predictions and intervals on rows with their features."""
+    names = ("roofline", "regressor")
+    return grade_predictions(
+        rows,
+        {name: calibration.predict(rows, name) for name in names},
+        {name: calibration.interval_factors(rows, name) for name in names},
+    )
 
 
 def used_rows(runs: pd.DataFrame) -> pd.DataFrame:
@@ -212,15 +243,45 @@ def used_rows(runs: pd.DataFrame) -> pd.DataFrame:
     return used.reset_index(drop=True)
 
 
-def _predictions(split: str, name: str, test: pd.DataFrame, predicted: Array) -> pd.DataFrame:
+def _predictions(
+    split: str, name: str, held: pd.DataFrame, predicted: Array, row: Rows | None = None,
+    fold: int = 0,
+) -> pd.DataFrame:  # fmt: skip
+    labels = {
+        label: held[label].astype(str).to_numpy() if label in held else "" for label in _LABELS
+    }
     return pd.DataFrame({
-        "split": split, "estimator": name, "row": np.arange(len(test)),
-        "step_time_s": test["step_time_s"].to_numpy(float), "predicted_s": predicted,
+        "split": split, "estimator": name, "row": np.arange(len(held)) if row is None else row,
+        "fold": fold, **labels, "step_time_s": held["step_time_s"].to_numpy(float),
+        "predicted_s": predicted, "low_s": np.nan, "high_s": np.nan,
     })  # fmt: skip
 
 
+def _with_intervals(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    """All held-out rows, each with the interval that the rows of the other folds support."""
+    held = pd.concat(parts, ignore_index=True)
+    for (split, _), cell in held.groupby(["split", "estimator"], sort=False):
+        residual = np.log(cell["step_time_s"] / np.maximum(cell["predicted_s"], 1e-12))
+        unit = UNIT_OF_SPLIT.get(str(split))
+        low, high = cross_bounds(
+            residual.to_numpy(float), cell["fold"].to_numpy(),
+            cell.groupby(["engine", "gpu"]).ngroup().to_numpy(), 0.9,
+            cell.groupby(unit).ngroup().to_numpy() if unit else None,
+        )  # fmt: skip
+        held.loc[cell.index, "low_s"] = cell["predicted_s"] * np.exp(low)
+        held.loc[cell.index, "high_s"] = cell["predicted_s"] * np.exp(high)
+    return held
+
+
+def _inside(cell: pd.DataFrame) -> pd.Series:
+    """Whether each row lies in its interval, (rows,); NaN where it has none."""
+    inside = (cell["step_time_s"] >= cell["low_s"]) & (cell["step_time_s"] <= cell["high_s"])
+    return inside.astype(float).where(cell["low_s"].notna())
+
+
 def _no_predictions() -> pd.DataFrame:
-    return pd.DataFrame(columns=["split", "estimator", "row", "step_time_s", "predicted_s"])
+    return pd.DataFrame(columns=["split", "estimator", "row", "fold", *_LABELS, "step_time_s",
+                                 "predicted_s", "low_s", "high_s"])  # fmt: skip
 
 
 def _card(held_out: pd.DataFrame, names: list[str]) -> pd.DataFrame:
@@ -228,6 +289,7 @@ def _card(held_out: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     rows = []
     for (split, estimator), cell in held_out.groupby(["split", "estimator"]):
         scores = score(cell["step_time_s"].to_numpy(float), cell["predicted_s"].to_numpy(float))
+        scores["coverage_90"] = float(_inside(cell).mean())
         rows.append({"split": split, "estimator": estimator, **scores})
     table = pd.DataFrame(rows, columns=["split", "estimator", *METRICS])
     table["n"] = table["n"].astype(int)

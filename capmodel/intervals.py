@@ -1,8 +1,9 @@
 """How far held-out rows were from their predictions, as factors on a new one.
 
-Split conformal: for each kind of novelty the quantiles of log(measured / predicted) over rows
-that were held out in that way. A known model on a known GPU takes the random split's, an unseen
-model the model split's, an unseen GPU the GPU split's. Widths never shrink with novelty.
+For each kind of novelty the bounds of log(measured / predicted) over rows that were held out in
+that way (`capmodel.conformal`): a known deployment on a known GPU takes the random split's of its
+engine and GPU, a new model the model split's, an unseen GPU the GPU split's. Bounds never narrow
+with novelty.
 """
 
 from dataclasses import dataclass
@@ -10,18 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from capmodel.evaluation import GradeCard
+from capmodel.conformal import grouped_bounds, wider
+from capmodel.evaluation import UNIT_OF_SPLIT, GradeCard
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 # Kind of novelty -> the split whose held-out rows have it, from least to most new.
 NOVELTY = {"known": "random", "model": "model", "gpu": "gpu"}
 
+Pairs = tuple[tuple[float, float], ...]
+# Method, novelty, engine and GPU; both empty for bounds over all of them.
+Key = tuple[str, str, str, str]
+
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """quantiles: (method, novelty) -> log factors (low, high) at each of LEVELS."""
+    """quantiles: log factors (low, high) at each of LEVELS."""
 
-    quantiles: dict[tuple[str, str], tuple[tuple[float, float], ...]]
+    quantiles: dict[Key, Pairs]
 
     def log_factors(
         self, level: tuple[str, ...], known_model: bool, method: str
@@ -31,20 +37,24 @@ class Intervals:
         Empty where no held-out rows speak for it.
         """
         novelty = "gpu" if len(level) < 2 else "known" if known_model else "model"
-        own = self.quantiles.get((method, novelty), ())
+        pair = (level[0], level[1]) if len(level) == 2 else ("", "")
+        pooled = self.quantiles.get((method, novelty, "", ""), ())
+        own = self.quantiles.get((method, novelty, *pair), pooled)
         return tuple((cover, low, high) for cover, (low, high) in zip(LEVELS, own, strict=False))
 
     def to_dict(self) -> list[dict[str, Any]]:
         return [
-            {"method": method, "novelty": novelty, "levels": list(LEVELS),
+            {"method": method, "novelty": novelty, "engine": engine, "gpu": gpu,
+             "levels": list(LEVELS),
              "log_factors": [[round(v, 6) for v in pair] for pair in pairs]}
-            for (method, novelty), pairs in self.quantiles.items()
+            for (method, novelty, engine, gpu), pairs in self.quantiles.items()
         ]  # fmt: skip
 
     @classmethod
     def from_dict(cls, content: list[dict[str, Any]]) -> "Intervals":
         return cls({
-            (str(entry["method"]), str(entry["novelty"])): tuple(
+            (str(entry["method"]), str(entry["novelty"]), str(entry.get("engine", "")),
+             str(entry.get("gpu", ""))): tuple(
                 (float(low), float(high)) for low, high in entry["log_factors"]
             )
             for entry in content
@@ -52,23 +62,38 @@ class Intervals:
 
 
 def intervals_from(card: GradeCard) -> Intervals | None:
-    """Intervals from a card's held-out predictions; None where it has no random split."""
-    found: dict[tuple[str, str], tuple[tuple[float, float], ...]] = {}
+    """Intervals from a card's held-out predictions; None where no split has enough rows."""
+    found: dict[Key, Pairs] = {}
     for method in ("regressor", "roofline"):
-        wider = [(0.0, 0.0)] * len(LEVELS)
+        less_new: dict[tuple[str, str], Pairs] = {}
         for novelty, split in NOVELTY.items():
             cell = card.cell(split, method)
             if len(cell) < 20:
                 continue
-            ratio = np.log(
-                cell["step_time_s"].to_numpy(float) / cell["predicted_s"].to_numpy(float)
-            )
-            pairs = []
-            for level, outer in zip(LEVELS, wider, strict=True):
-                # Finite-sample correction: the quantile of n + 1 rows.
-                reach = min(1.0, (level + (1 - level) / 2) * (len(ratio) + 1) / len(ratio))
-                low, high = np.quantile(ratio, [1 - reach, reach])
-                pairs.append((min(float(low), outer[0]), max(float(high), outer[1])))
-            wider = pairs
-            found[method, novelty] = tuple(pairs)
+            here = _bounds_of(cell, UNIT_OF_SPLIT.get(split))
+            if novelty == "gpu":  # an unseen GPU has no rows of its own to take bounds from
+                here = {("", ""): here["", ""]}
+            for pair in sorted({*here, *(less_new if novelty == "model" else ())}):
+                known = less_new.get(pair, less_new.get(("", ""), ()))
+                own = here.get(pair, here["", ""])
+                found[method, novelty, *pair] = tuple(
+                    wider(bounds, known[place]) if known else bounds
+                    for place, bounds in enumerate(own)
+                )
+            less_new = {
+                key[2:]: pairs for key, pairs in found.items() if key[:2] == (method, novelty)
+            }
     return Intervals(found) if found else None
+
+
+def _bounds_of(cell: Any, unit: str | None) -> dict[tuple[str, str], Pairs]:
+    """Bounds at LEVELS over all rows of a cell, key ("", ""), and of each engine and GPU."""
+    residual = np.log(cell["step_time_s"] / cell["predicted_s"]).to_numpy(float)
+    groups = cell.groupby(["engine", "gpu"]).ngroup().to_numpy()
+    units = cell.groupby(unit).ngroup().to_numpy() if unit else None
+    names = dict(zip(groups, zip(cell["engine"], cell["gpu"], strict=True), strict=True))
+    by_level = [grouped_bounds(residual, groups, level, units) for level in LEVELS]
+    found = {("", ""): tuple(whole for whole, _ in by_level)}
+    for group in by_level[0][1]:
+        found[names[group]] = tuple(own[group] for _, own in by_level)
+    return found

@@ -192,9 +192,14 @@ def test_intervals_never_shrink_with_novelty(calibration) -> None:
     found = calibration.intervals.quantiles
     for method in ("roofline", "regressor"):
         widths = [
-            [high - low for low, high in found[method, kind]] for kind in ("known", "model", "gpu")
+            [high - low for low, high in found[method, kind, "", ""]]
+            for kind in ("known", "model", "gpu")
         ]
         assert all(a <= b <= c for a, b, c in zip(*widths, strict=True))
+        for (own_method, novelty, engine, gpu), own in found.items():
+            if own_method == method and novelty == "model" and engine:
+                known = found.get((method, "known", engine, gpu), found[method, "known", "", ""])
+                assert all(m[0] <= k[0] and m[1] >= k[1] for m, k in zip(own, known, strict=True))
 
 
 def test_a_tp_that_cannot_split_the_heads_is_refused_at_once() -> None:
@@ -228,13 +233,13 @@ class TestRises:
         assert (seconds[1:] >= seconds[:-1] * 0.999).all()
         assert (seconds[:, 1:] >= seconds[:, :-1] * 0.999).all()
 
-    def test_between_the_anchors_to_two_percent(self) -> None:
+    def test_between_the_anchors_to_five_percent(self) -> None:
         batch = np.arange(1, 513)
         for context in (300.0, 700.0, 1500.0, 5000.0):
             seconds = np.asarray(cm.predict_step_time(
                 "llama-3-8b", "mi300x", engine="vllm", batch_size=batch, context_len=context
             ))  # fmt: skip
-            assert (seconds >= np.maximum.accumulate(seconds) * 0.98).all()
+            assert (seconds >= np.maximum.accumulate(seconds) * 0.95).all()
 
     def test_one_step_and_many_agree(self) -> None:
         batch, context = [1, 2, 3, 48, 700], [100, 900, 3000, 20_000, 70_000]

@@ -42,7 +42,7 @@ def command(
     from capmodel.cli.tables import print_aside, print_card, print_used
     from capmodel.cli.terminal import terminal
     from capmodel.datasets.default import default_runs_path
-    from capmodel.evaluation import cross_validate, grade_predictions, grade_test, used_rows
+    from capmodel.evaluation import cross_validate, grade_calibration, grade_test, used_rows
     from capmodel.ingest import read_runs
     from capmodel.quality import screen_runs
 
@@ -55,9 +55,7 @@ def command(
     used = used_rows(graded)
     names = list(estimators) or None
     if calibration is not None:
-        own = load_calibration(calibration)
-        methods = names or ["roofline", "regressor"]
-        card = grade_predictions(used, {name: own.predict(used, name) for name in methods})
+        card = grade_calibration(used, load_calibration(calibration))
     elif test is not None:
         card = grade_test(used_rows(table), used, estimators=names)
     else:
