@@ -36,6 +36,9 @@ _LABS_KEPT = 64
 _ERRORS: dict[int | str, dict[str, Any]] = {
     422: {"model": Problems, "description": "What to mend: the field, and what was expected."},
     413: {"model": Problems, "description": "Too much at once."},
+    415: {"model": Problems, "description": "A body of another kind, or a packed one."},
+    408: {"model": Problems, "description": "The body came too slowly."},
+    403: {"model": Problems, "description": "Posted by a page of another site."},
 }
 _LONG: dict[int | str, dict[str, Any]] = {
     **_ERRORS,
