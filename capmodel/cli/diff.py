@@ -30,10 +30,11 @@ def command(before: Path, after: Path, as_json: bool) -> None:
 
 
 def _print(found: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.markup import escape
 
-    console = Console(highlight=False)
+    from capmodel.cli.terminal import terminal
+
+    console = terminal()
     if found["same"]:
         console.print("The plans say the same.")
         return
@@ -55,10 +56,14 @@ def _table(console: Any, title: str, rows: Sequence[dict[str, Any]]) -> None:
     if not rows:
         return
     with_cause = "cause" in rows[0]
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for name in (["Cause"] if with_cause else []) + ["", "Before", "After"]:
-        table.add_column(name, overflow="fold")
-    table.add_column("Change", justify="right")
+    console.print(f"\n{title}", style="bold")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
+    if with_cause:
+        table.add_column("Cause", no_wrap=True)
+    table.add_column("", min_width=24)
+    for name in ("Before", "After"):
+        table.add_column(name)
+    table.add_column("Change", justify="right", no_wrap=True)
     for row in rows:
         cells = [escape(text) for text in shown(row)]
         table.add_row(*([row["cause"]] if with_cause else []), *cells)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     type=click.Choice(["nameplate", "engine"]),
     default="nameplate",
     show_default=True,
-    help="How --gpu's memory is budgeted.",
+    help="How --gpu's memory is budgeted: datasheet and textbook, or as drivers and engines count.",
 )
 @click.option(
     "--memory-fraction",
@@ -112,13 +112,18 @@ def _cache(flags: dict[str, Any]) -> int:
     from capmodel.cli import kv_tables
     from capmodel.memory import explain_fit
     from capmodel.memory.summary import summarise_cache
+    from capmodel.weights import weight_bytes
 
     shape = _model(flags)
     summary = summarise_cache(
         shape, flags["context"], flags["batch"], flags["kv_dtype"], flags["tp"]
     )
-    fit = None
+    fit, weights = None, {}
     if flags["gpu"] is not None:
+        weights = {
+            mode: float(weight_bytes(shape, flags["weight_dtype"], flags["tp"], mode))
+            for mode in ("nameplate", "engine")
+        }
         fit = explain_fit(
             shape,
             flags["gpu"],
@@ -133,11 +138,12 @@ def _cache(flags: dict[str, Any]) -> int:
             block_size=flags["block_size"] or 16,
         )
     if flags["as_json"]:
-        options.print_json({**asdict(summary), "fit": asdict(fit) if fit else None})
+        found = {"fit": asdict(fit) if fit else None, "weight_bytes": weights or None}
+        options.print_json({**asdict(summary), **found})
     else:
         kv_tables.print_cache(summary)
         if fit is not None:
-            kv_tables.print_fit(fit, flags["gpu"])
+            kv_tables.print_fit(fit, flags["gpu"], weights)
     return 1 if fit is not None and fit.concurrency < flags["batch"] else 0
 
 

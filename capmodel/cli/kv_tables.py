@@ -1,10 +1,10 @@
 """Tables of `capmodel kv`, for a terminal of 80 columns."""
 
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from capmodel.cli.terminal import terminal
 from capmodel.kvcache import Replay
 from capmodel.memory import Curves, Fit, LogComparison
 from capmodel.memory.summary import CacheSummary
@@ -22,7 +22,7 @@ _PARTS = {
 
 def print_cache(summary: CacheSummary) -> None:
     """A model's cache: what each kind of layer keeps, a token, a request, the batch."""
-    console = Console(highlight=False)
+    console = terminal()
     title = f"{summary.model}, {summary.kv_dtype} cache, tp {summary.tp}"
     table = _table(title, "Keeps", "Layers", "Bytes per token", "Up to", "A request")
     for piece in summary.pieces:
@@ -52,9 +52,18 @@ def print_cache(summary: CacheSummary) -> None:
         console.print(f"Note: {summary.note}.")
 
 
-def print_fit(fit: Fit, gpu: str) -> None:
-    """How many requests fit on a GPU, and if none, what would help."""
-    console = Console(highlight=False)
+_WEIGHTS = {
+    "nameplate": "weights: parameters x bits",
+    "engine": "weights: as stored",
+}
+
+
+def print_fit(fit: Fit, gpu: str, weights: dict[str, float]) -> None:
+    """How many requests fit on a GPU, and if none, what would help.
+
+    weights: of a GPU by either way of counting [byte].
+    """
+    console = terminal()
     budget = fit.budget
     size = format_bytes if budget.mode == "nameplate" else format_gib
     share = f"{format_percent(budget.fraction)} of {size(budget.capacity_bytes)}"
@@ -63,10 +72,19 @@ def print_fit(fit: Fit, gpu: str) -> None:
     for name, value in budget.parts().items():
         if value or name in ("weights_bytes", "cache_bytes"):
             label = _PARTS[name]
+            if name == "weights_bytes":
+                label = _WEIGHTS[budget.mode]
             if budget.reserve_given and name == "activation_bytes":
                 label = "reserve, as given"
             table.add_row(label, size(value))
     console.print(table)
+    flat, stored = (size(weights[mode]) for mode in ("nameplate", "engine"))
+    if flat != stored:
+        console.print(
+            f"Weights: {flat} as parameters x bits; {stored} as stored, with scales, 16-bit tables "
+            "and what tp copies.",
+            soft_wrap=True,
+        )
     request = size(fit.request_bytes)
     console.print(
         f"[bold]{fit.concurrency:,} requests[/bold] of {fit.context_len:,} tokens at once "
@@ -88,7 +106,7 @@ def print_fit(fit: Fit, gpu: str) -> None:
 
 def print_replay(replay: Replay) -> None:
     """The figures an engine prints at start-up."""
-    console = Console(highlight=False)
+    console = terminal()
     version = f" {replay.version}" if replay.version else ""
     title = f"{replay.engine}{version}, requests of {replay.max_model_len:,} tokens"
     table = _table(title, "Printed at start-up", "Value", "If the memory was rounded")
@@ -113,7 +131,7 @@ def print_replay(replay: Replay) -> None:
 
 def print_comparison(comparison: LogComparison) -> None:
     """Estimate and log side by side: the memory by parts, the cache by steps."""
-    console = Console(highlight=False)
+    console = terminal()
     log = comparison.log
     version = f" {log.version}" if log.version else ""
     model = log.model or "model given"
@@ -151,7 +169,7 @@ def print_curves(curves: Curves, model: str) -> None:
         values = [float(series[row]) for series in curves.series.values()]
         cells = [f"{value:,.0f}" if requests else format_bytes(value) for value in values]
         table.add_row(f"{length:,}", *cells)
-    console = Console(highlight=False)
+    console = terminal()
     console.print(table)
     if any(name.endswith("*") for name in curves.series):
         console.print("* the model as it is; the others are the same layers, stored otherwise")
@@ -175,7 +193,7 @@ def _gib(size: float | None) -> str:
 
 def _table(title: str, first: str, *others: str) -> Table:
     """A quiet table; its title stands above it however narrow it is."""
-    Console(highlight=False).print(f"\n[bold]{escape(title)}[/bold]")
+    terminal().print(f"\n[bold]{escape(title)}[/bold]")
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
     table.add_column(first)
     for name in others:

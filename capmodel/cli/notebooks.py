@@ -28,13 +28,17 @@ def list_notebooks(as_json: bool) -> None:
     if as_json:
         options.print_json(rows)
         return
-    from rich.console import Console
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table("name", "title", "parameters")
+    from capmodel.cli.terminal import terminal
+
+    table = Table("Name", "Title", "Parameters", box=SIMPLE_HEAD)
     for row in rows:
-        table.add_row(str(row["name"]), str(row["title"]), ", ".join(row["parameters"]))
-    Console().print(table)
+        cells = (str(row["name"]), str(row["title"]), ", ".join(row["parameters"]))
+        table.add_row(*map(escape, cells))
+    terminal().print(table)
 
 
 @command.command()

@@ -78,6 +78,8 @@ def _causes(before: Row, after: Row) -> Iterator[dict[str, Any]]:
     if before["feasible"] == after["feasible"]:
         changed = _changed({"simulated": before["simulated"]}, {"simulated": after["simulated"]})
         yield from ({"cause": "method", **row} for row in changed)
+    read = ({e["name"]: e["sha256"] for e in plan.get("inputs") or ()} for plan in (before, after))
+    yield from ({"cause": "files", **row} for row in _changed(*read))
     looked = (", ".join(sorted(_gpus(plan))) for plan in (before, after))
     yield from ({"cause": "candidates", **row} for row in _changed(*({"gpus": g} for g in looked)))
 

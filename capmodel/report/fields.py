@@ -16,12 +16,12 @@ LABELS = {
     "rate": "Requests a second, at the busiest",
     "mean_rate": "Requests a second, on average",
     "concurrency": "Clients, each waiting for its answer",
-    "cv": "Coefficient of variation of the gaps between arrivals",
+    "cv": "Gaps between arrivals, deviation over mean",
     "input_mean": "Prompt tokens a request, mean",
     "cached_mean": "Prompt tokens found in the prefix cache, mean",
     "output_mean": "Output tokens a request, mean",
     "longest": "Longest request [tokens]",
-    "refused": "Requests over the model's context limit, left out",
+    "refused": "Requests too long for the model, left out",
     "hit_share": "Prompt tokens found in the prefix cache",
     "max_context": "Context limit [tokens]",
     "weights_bytes": "Weights",
@@ -116,7 +116,7 @@ def cell(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
-        return value
+        return limit_words(value) if key == "limited_by" else value
     if key == "percentile":
         return f"{value:g}"
     if key in _PLAIN_BYTES:

@@ -90,6 +90,20 @@ def test_log_side_by_side(kv, tmp_path):
     assert json.loads(out)["tokens_error"] == 0
 
 
+def test_both_ways_to_count_weights_are_named(kv):
+    """70.55e9 parameters at 8 bits over 2 GPUs are 35.3 GB; its two tables stay in 16 bits."""
+    arguments = ("--model", "llama-3-70b", "--gpu", "h100", "--weight-dtype", "fp8", "--tp", 2)
+    _, nameplate, _ = kv(*arguments)
+    assert "weights: parameters x bits   35.3 GB" in nameplate
+    assert "35.3 GB as parameters x bits; 36.3 GB as stored" in nameplate
+    _, engine, _ = kv(*arguments, "--mode", "engine")
+    assert "weights: as stored" in engine
+    _, raw, _ = kv(*arguments, "--json")
+    found = json.loads(raw)["weight_bytes"]
+    tables = 2 * 128_256 * 8192  # a byte more for each of their elements, on two GPUs
+    assert found["engine"] - found["nameplate"] == pytest.approx(tables / 2, rel=0.01)
+
+
 def test_curve_and_frontier(kv, tmp_path):
     code, out, _ = kv("--model", "llama-3.1-70b", "--curve")
     assert code == 0

@@ -96,6 +96,7 @@ def test_gpus_are_charged_at_the_old_price_and_price_on_the_new_gpus():
         (lambda p: p.update(engine_version="0.9"), "engine"),
         (lambda p: p.update(package_version="9"), "package"),
         (lambda p: p.update(seed=7), "seed"),
+        (lambda p: p.update(inputs=[{"name": "load.csv", "sha256": "ab" * 32}]), "files"),
         (lambda p: p["assumptions"][6].update(value="1 block"), "assumption"),
         (lambda p: p["alternatives"].append({**p["alternatives"][0], "gpu": "new"}), "candidates"),
     ],
