@@ -16,41 +16,46 @@ _PLAIN_NUMBERS = ("integer", "floating", "mixed-integer-float", "empty", "string
 _TIMES = {"s": 1.0}  # units of columns that may hold a timedelta -> its seconds in that unit
 
 
-def text_cells(series: pd.Series) -> tuple[pd.Series, pd.Series]:
-    """(text, reasons): text stripped, "" where absent; reasons "" where a cell is text.
+def text_cells(series: pd.Series) -> tuple[pd.Series, pd.Series | None]:
+    """(text, reasons): text stripped, "" where absent; reasons None where every cell is text.
 
     Numbers and dates are written out, bytes decoded as UTF-8; lists and the like are no text.
     """
     series = _unpacked(series)
     if isinstance(series.dtype, pd.CategoricalDtype):
         words, reasons = text_cells(series.cat.categories.to_series(index=None))
-        return _spread(series, words, ""), _spread(series, reasons, "")
-    none = pd.Series("", index=series.index)
+        return _spread(series, words, ""), _spread_reasons(series, reasons)
     if _kind(series) in _PLAIN_TEXT or series.dtype.kind in "iuf":
-        return series.astype(str).str.strip().mask(series.isna(), ""), none
+        text = series.astype(str).str.strip()
+        absent = series.isna()
+        return (text.mask(absent, "") if absent.any() else text), None
     pairs = [_text_of(value) for value in series]
-    return (
-        pd.Series([text for text, _ in pairs], index=series.index, dtype=object),
-        pd.Series([why for _, why in pairs], index=series.index, dtype=object),
-    )
+    found = pd.Series([text for text, _ in pairs], index=series.index, dtype=object)
+    return found, _reasons([why for _, why in pairs], series)
 
 
-def number_cells(series: pd.Series, unit: str = "") -> tuple[pd.Series, pd.Series, pd.Series]:
+def number_cells(
+    series: pd.Series, unit: str = ""
+) -> tuple[pd.Series, pd.Series, pd.Series | None]:
     """(numbers, absent, reasons): floats, NaN where absent or no number, and why it is none.
+
+    reasons: "" where a cell is a number or absent, None where every cell is.
 
     unit: of the column; a timedelta is read where it is `s`.
     """
     series = _unpacked(series)
     if isinstance(series.dtype, pd.CategoricalDtype):
-        parts = number_cells(series.cat.categories.to_series(index=None), unit)
-        blanks = (np.nan, True, "")
-        spread = [_spread(series, part, blank) for part, blank in zip(parts, blanks, strict=True)]
-        return spread[0].astype(float), spread[1].astype(bool), spread[2]
+        numbers, absent, why = number_cells(series.cat.categories.to_series(index=None), unit)
+        return (
+            _spread(series, numbers, np.nan).astype(float),
+            _spread(series, absent, True).astype(bool),
+            _spread_reasons(series, why),
+        )
     absent = series.isna()
     kind = _kind(series)
     if series.dtype.kind in "iuf" and kind in _PLAIN_NUMBERS:
         numbers = pd.Series(series.to_numpy(float, na_value=np.nan), index=series.index)
-        return numbers, absent, pd.Series("", index=series.index)
+        return numbers, absent, None
     if kind == "string":
         absent |= series.astype(str).str.strip() == ""
     if kind in _PLAIN_NUMBERS:
@@ -59,12 +64,13 @@ def number_cells(series: pd.Series, unit: str = "") -> tuple[pd.Series, pd.Serie
         except (OverflowError, TypeError):
             pass
         else:
-            bad = numbers.isna() & ~absent
-            return numbers, absent, pd.Series(np.where(bad, "not a number", ""), index=series.index)
+            bad = (numbers.isna() & ~absent).to_numpy()
+            why = pd.Series(np.where(bad, "not a number", ""), index=series.index)
+            return numbers, absent, why if bad.any() else None
     found = [_number_of(value, unit) for value in series]
     numbers = pd.Series([number for number, _ in found], index=series.index, dtype=float)
-    reasons = pd.Series([why for _, why in found], index=series.index, dtype=object)
-    return numbers, numbers.isna() & (reasons == ""), reasons
+    blank = np.array([not why for _, why in found], dtype=bool)
+    return numbers, numbers.isna() & blank, _reasons([why for _, why in found], series)
 
 
 def hashable_cells(series: pd.Series) -> pd.Series:
@@ -105,6 +111,14 @@ def _spread(series: pd.Series, values: pd.Series, blank: Any) -> pd.Series:
     """Values of the categories over the rows."""
     table = np.array([*values.to_list(), blank], dtype=object)
     return pd.Series(table[series.cat.codes.to_numpy()], index=series.index, dtype=object)
+
+
+def _spread_reasons(series: pd.Series, reasons: pd.Series | None) -> pd.Series | None:
+    return None if reasons is None else _spread(series, reasons, "")
+
+
+def _reasons(words: list[str], series: pd.Series) -> pd.Series | None:
+    return pd.Series(words, index=series.index, dtype=object) if any(words) else None
 
 
 def _is_single(value: object) -> bool:

@@ -54,7 +54,9 @@ class OwnEntries:
             ("GPU", ["gpu", "weight_dtype"], ["flops_per_s"]),
         ):
             here = [name for name in names if name in runs]
-            given = runs[[*keys, *here]].dropna(subset=here, how="all") if here else runs.iloc[:0]
+            if not here or runs[here].isna().all(axis=None):
+                continue
+            given = runs[[*keys, *here]].dropna(subset=here, how="all")
             for row in given.drop_duplicates().to_dict("records"):
                 for name in here:
                     value = float(row[name])

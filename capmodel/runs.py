@@ -193,15 +193,16 @@ def _check_column(series: pd.Series, column: RunColumn) -> tuple[pd.Series, list
         text, reasons = text_cells(series)
         found = _rows_by_reason(series, reasons, column.name)
         if column.required:
-            nameless = (text == "") & (reasons == "")
+            nameless = text == ""
+            if reasons is not None:
+                nameless &= reasons == ""
             found.append(_rows(series, nameless, column.name, "a name is needed here"))
             torn = text.map({word: one_line(word) != word for word in text.unique()}).astype(bool)
             found.append(_rows(series, torn, column.name, _TORN))
             return text, found
         return text.where(text != "", str(column.default or "")), found
     numbers, absent, reasons = number_cells(series, column.unit)
-    vague = reasons == "not a number"
-    if vague.any():
+    if reasons is not None and (vague := reasons == "not a number").any():
         reasons = reasons.mask(vague, _why_no_number(series[vague]))
     found = _rows_by_reason(series, reasons, column.name)
     if column.required or column.name == "step_time_s":
@@ -239,7 +240,11 @@ def _gpu_figures(series: pd.Series, numbers: pd.Series, name: str) -> list[pd.Da
     return _rows_by_reason(series, pd.Series(words, index=series.index), name)
 
 
-def _rows_by_reason(series: pd.Series, reasons: pd.Series, column: str) -> list[pd.DataFrame]:
+def _rows_by_reason(
+    series: pd.Series, reasons: pd.Series | None, column: str
+) -> list[pd.DataFrame]:
+    if reasons is None:
+        return []
     different = [str(reason) for reason in reasons.unique() if reason]
     return [_rows(series, reasons == reason, column, reason) for reason in different]
 

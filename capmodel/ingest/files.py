@@ -187,7 +187,8 @@ def _checked(
         runs = runs[~marked].drop(columns=["aside", "aside_reason"])
     if runs.empty:
         return pd.DataFrame(), aside
-    runs = complete(_with_text(runs, path), given, path, _needs(tool))
+    runs = _with_text(runs, path) if tool.module is own else runs
+    runs = complete(runs, given, path, _needs(tool))
     finish = getattr(tool.module, "finish", None)
     with np.errstate(all="ignore"):
         runs = finish(runs) if finish else runs
@@ -211,7 +212,7 @@ def _with_text(runs: pd.DataFrame, path: Path) -> pd.DataFrame:
     for name in _NAMES:
         if name in runs and not isinstance(runs[name].dtype, pd.CategoricalDtype):
             texts[name], reasons = text_cells(runs[name])
-            if (reasons != "").any():
+            if reasons is not None:
                 validate_runs(runs, str(path))  # raises with every problem, these among them
     return runs.assign(**texts)
 

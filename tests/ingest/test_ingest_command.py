@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from capmodel.cli.ingest import command
+from capmodel.cli.profile import command as profile
 from capmodel.datasets import make_runs
 from capmodel.ingest import files, large, read_runs
 
@@ -75,6 +76,93 @@ def test_an_unknown_model_is_set_aside_with_the_nearest_names(tmp_path: Path) ->
     assert answer["rows"]["set_aside"] == {"unknown_model": 1, "unknown_gpu": 1}
     reasons = pd.read_csv(tmp_path / "out_set_aside.csv")["reason"]
     assert "llama-3-8b" in reasons.iloc[0]
+
+
+OWN = "engine,model,gpu,weight_dtype,kv_dtype,batch_size,context_len,step_time_s\n"
+
+
+def test_a_file_without_a_usable_row_is_exit_code_one_and_says_why(
+    formats: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "pp.json"
+    records = json.loads((formats / "llama_bench.json").read_text())
+    path.write_text(json.dumps([{**record, "n_gen": 0, "n_prompt": 512} for record in records]))
+    out = tmp_path / "out.parquet"
+    result = CliRunner().invoke(command, [str(path), "--gpu", "h100", "-o", str(out)],
+                                standalone_mode=False)  # fmt: skip
+    assert result.return_value == 1
+    assert "no row can be used" in result.stderr
+    assert f"{len(records)} prefill_only" in result.stderr
+    assert "a prompt-processing test holds no decode step" in result.stdout
+    assert not out.exists()
+    assert len(pd.read_csv(tmp_path / "out_set_aside.csv")) == len(records)
+
+
+def test_every_rule_that_hit_is_explained(formats: Path) -> None:
+    _, answer = run(formats / "aiconfigurator.csv", formats / "argonne.csv")
+    hit = {*answer["rows"]["set_aside"], *answer["rows"]["flagged"]}
+    assert set(answer["rules"]) == hit
+    assert "launch scripts" in answer["rules"]["kv_dtype_assumed"]
+
+
+def test_an_engine_with_a_typo_is_a_doubt_with_the_nearest_name(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(OWN + "vlm,llama-3.1-8b,h100,bf16,bf16,8,1000,0.01\n"
+                    "vllm,llama-3.1-8b,h100,bf16,bf16,8,1000,0.01\n")  # fmt: skip
+    code, answer = run(path)
+    assert code == 0
+    assert answer["rows"]["flagged"]["unknown_engine"] == 1
+    ((doubt, rows),) = answer["doubts"].items()
+    assert "did you mean vllm" in doubt
+    assert rows == 1
+    printed = CliRunner().invoke(command, [str(path)], standalone_mode=False).stdout
+    assert f"doubt: {doubt} (1 row)" in printed
+
+
+def test_missing_facts_are_all_named(formats: Path) -> None:
+    _, answer = run(formats / "aiperf.json")
+    assert (
+        "gpu, engine, weight_dtype, kv_dtype: the file does not say them"
+        in (answer["files"][0]["reason"])
+    )
+
+
+def test_nothing_that_is_read_is_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(OWN + "vllm,llama-3.1-8b,h100,bf16,bf16,8,1000,0.01\n")
+    before = path.read_text()
+    with pytest.raises(ValueError, match="a file to read"):
+        run(path, "-o", path)
+    assert path.read_text() == before
+    for _ in range(2):  # what the first call wrote into the folder is not read by the second
+        _, answer = run(tmp_path, "-o", tmp_path / "out.csv")
+        assert answer["rows"]["read"] == 1
+
+
+@pytest.mark.parametrize("columns", ["40", "80", ""])
+def test_no_printed_value_is_cut(
+    formats: Path, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    path = formats / "argonne.csv"
+    printed = CliRunner().invoke(command, [str(path)], standalone_mode=False).stdout
+    assert "\u2026" not in printed
+    assert str(path) in printed
+    profiled = CliRunner().invoke(profile, [str(path)], standalone_mode=False).stdout
+    assert "\u2026" not in profiled
+    for words in ("a100-40gb-sxm", "max-1550", "arithmetic_intensity"):
+        assert words in profiled
+
+
+def test_names_are_not_read_as_markup(tmp_path: Path) -> None:
+    path = tmp_path / "runs[bold].csv"
+    path.write_text(OWN + "[/red]x,llama-3.1-8b,h100,bf16,bf16,8,1000,0.01\n")
+    printed = CliRunner().invoke(command, [str(path)], standalone_mode=False)
+    assert printed.exception is None
+    assert "runs[bold].csv" in printed.stdout
+    profiled = CliRunner().invoke(profile, [str(path)], standalone_mode=False)
+    assert profiled.exception is None
+    assert "[/red]x" in profiled.stdout
 
 
 def test_printed_tables(formats: Path) -> None:
