@@ -19,6 +19,8 @@ def one_line(text: object) -> str:
 
 def shown(value: object, limit: int = 120) -> str:
     """A value as it is named in a message: its repr on one line, the rest of a long one counted."""
+    if hasattr(value, "tolist"):  # NumPy's scalars and arrays, as Python shows such a value
+        value = value.tolist()
     try:
         words = repr(value)
     except ValueError:  # an integer of more digits than Python prints

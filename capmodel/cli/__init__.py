@@ -5,11 +5,13 @@ Exit codes: 0 done; 1 understood, but the answer is no; 2 bad usage or input, on
 """
 
 import sys
+import warnings
 from importlib import import_module
 
 import click
 
 from capmodel import __version__
+from capmodel.words import one_line
 
 # Name -> the line shown by `capmodel --help`.
 COMMANDS = {
@@ -55,7 +57,9 @@ def group() -> None:
 def main(args: list[str] | None = None) -> None:
     """Entry point: turns errors a user can mend into one line and exit code 2."""
     try:
-        status = group.main(args=args, prog_name="capmodel", standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _note
+            status = group.main(args=args, prog_name="capmodel", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("capmodel: stopped", err=True)
         sys.exit(130)
@@ -63,9 +67,22 @@ def main(args: list[str] | None = None) -> None:
         click.echo(f"capmodel: {error.format_message()}", err=True)
         sys.exit(error.exit_code)
     except (ValueError, OSError) as error:
-        click.echo(f"capmodel: {error}", err=True)
+        click.echo(f"capmodel: {one_line(error)}", err=True)
         sys.exit(2)
     except (OverflowError, RecursionError) as error:
-        click.echo(f"capmodel: a number or a nesting is too large to read: {error}", err=True)
+        click.echo(
+            f"capmodel: a number or a nesting is too large to read: {one_line(error)}", err=True
+        )
         sys.exit(2)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _note(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
+    """A warning of the package's own as a line on standard error; others as Python shows them."""
+    if category.__module__.startswith("capmodel"):
+        click.echo(f"capmodel: note: {one_line(message)}", err=True)
+    else:
+        _shown_by_python(message, category, *where, **more)  # type: ignore[arg-type]
+
+
+_shown_by_python = warnings.showwarning

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from capmodel.cli import main
 from capmodel.ingest import RowsLeftOut, documents, json_text, read_files, read_runs
 from capmodel.ingest.paths import expand_paths
 from capmodel.runs import RunsError
@@ -96,6 +97,32 @@ def test_rows_left_out_are_said(formats: Path, tmp_path: Path) -> None:
     (tmp_path / "capmodel.toml").write_text('gpu = "h100"\nmodel = "llama-3.1-8b"\n')
     with pytest.warns(RowsLeftOut, match="rows hold no decode step and are left out: .*prefill"):
         read_runs(tmp_path / "bench.json")
+
+
+@pytest.mark.parametrize("command", ["ingest", "profile", "fit", "grade"])
+def test_every_command_says_in_one_line_what_is_wrong(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "runs\n.csv"
+    path.write_text(OWN.replace("llama-3.1-8b", '"llama\n\x1b[31m"'))
+    more = ["-o", str(tmp_path / "out.json")] if command == "fit" else []
+    with pytest.raises(SystemExit) as ended:
+        main([command, str(path), *more])
+    assert ended.value.code in (1, 2)
+    said = capsys.readouterr().err.splitlines()
+    assert "is a quote left open" in said[0]
+    assert said[0].isprintable()
+    assert len(said) == (2 if command == "ingest" else 1)
+
+
+def test_a_command_notes_the_rows_left_out(
+    formats: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bench.json").write_text((formats / "llama_bench.json").read_text())
+    (tmp_path / "capmodel.toml").write_text('gpu = "h100"\nmodel = "llama-3.1-8b"\n')
+    with pytest.raises(SystemExit):
+        main(["profile", str(tmp_path / "bench.json")])
+    assert capsys.readouterr().err.startswith("capmodel: note: 2 of 3 rows hold no decode step")
 
 
 def test_a_bad_line_of_another_kind_is_numbered(formats: Path, tmp_path: Path) -> None:
