@@ -19,6 +19,7 @@ ENGINES = {
     "ktransformers": (),
     "sambaflow": (),
     "aphrodite": (),
+    "synthetic": (),  # generated runs
 }
 _PLACE_OF = {
     _bare: name
@@ -47,7 +48,8 @@ def engine_doubt(name: str | None) -> str | None:
     near = nearest_engines(wanted)
     if near:
         return f"engine {wanted!r} is none of those known; did you mean {' or '.join(near)}?"
-    return f"engine {wanted!r} is none of those known ({', '.join(ENGINES)}); it stands by itself"
+    known = ", ".join(name for name in ENGINES if name != "synthetic")
+    return f"engine {wanted!r} is none of those known ({known}); it stands by itself"
 
 
 def _bare_name(name: str) -> str:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from capmodel.gpus import out_of_proportion
 from capmodel.problems import RunsError, problem_table
+from capmodel.shapes import shape_from_columns
 
 _REMEDY = "mend it, or give the two variants names of their own"
 
@@ -26,6 +27,7 @@ def own_entry_problems(
             keys = ["gpu", "weight_dtype"] if name == "flops_per_s" else ["gpu"]
             found.append(_differing(table, "GPU", keys, name))
     found.append(_partial(table, gpu_columns))
+    found.append(_no_shape(table, shape_columns))
     if {"bandwidth_bytes_per_s", "flops_per_s"} <= set(table):
         found.append(_disproportion(table))
     return [problems for problems in found if len(problems)]
@@ -110,6 +112,31 @@ def _partial(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
         reason = f"it lacks {lacking}; give all of a GPU's figures, or none and a catalogue's name"
         problems.append((int(str(label)) + 1, here[0], None, reason))
     return problem_table(problems)
+
+
+def _no_shape(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Rows whose shape columns make no model; of alike rows the first."""
+    needed = list(columns[:_NEEDED])
+    here = [name for name in columns if name in table]
+    asked = [name for name in needed if name in table]
+    if "model" not in table or not asked or table[asked].isna().all(axis=None):
+        return problem_table([])
+    given = table[["model", *here]].dropna(subset=asked, how="all").drop_duplicates()
+    problems: list[tuple[int | None, str, object, str]] = []
+    for label, row in zip(given.index, given.to_dict("records"), strict=True):
+        name = str(row.pop("model"))
+        shape = {str(key): int(value) for key, value in row.items() if value == value}
+        lacking = [key for key in needed if key not in shape]
+        try:
+            if lacking:
+                raise ValueError(f"its shape lacks {', '.join(lacking)}; give all of it or none")
+            shape_from_columns(name=name, **shape)
+        except ValueError as error:
+            problems.append((int(label) + 1, "model", name, str(error)))
+    return problem_table(problems)
+
+
+_NEEDED = 7  # shape columns without which there is no shape: the first ones
 
 
 def _disproportion(table: pd.DataFrame) -> pd.DataFrame:

@@ -197,8 +197,9 @@ def _check_column(series: pd.Series, column: RunColumn) -> tuple[pd.Series, list
             if reasons is not None:
                 nameless &= reasons == ""
             found.append(_rows(series, nameless, column.name, "a name is needed here"))
-            torn = text.map({word: one_line(word) != word for word in text.unique()}).astype(bool)
-            found.append(_rows(series, torn, column.name, _TORN))
+            torn = [word for word in text.unique() if one_line(word) != word]
+            if torn:
+                found.append(_rows(series, text.isin(torn), column.name, _TORN))
             return text, found
         return text.where(text != "", str(column.default or "")), found
     numbers, absent, reasons = number_cells(series, column.unit)

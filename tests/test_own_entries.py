@@ -8,7 +8,7 @@ import pytest
 from capmodel.features import add_features
 from capmodel.gpus import is_shipped, load_gpu
 from capmodel.ingest import read_files
-from capmodel.quality import check_runs, check_units
+from capmodel.quality import check_runs, check_units, screen_runs
 from capmodel.runs import RunsError, validate_runs
 
 ROW = {"engine": "vllm", "model": "ours", "gpu": "mine", "weight_dtype": "bf16",
@@ -53,6 +53,21 @@ def test_some_figures_of_a_gpu_are_too_few() -> None:
     few = table({"bandwidth_bytes_per_s": None, "flops_per_s": None})
     with pytest.raises(RunsError, match="it lacks bandwidth_bytes_per_s, flops_per_s; give all"):
         validate_runs(few)
+
+
+def test_half_a_shape_and_one_that_cannot_be() -> None:
+    with pytest.raises(RunsError, match="its shape lacks head_dim, vocab_size; give all of it"):
+        validate_runs(table({"head_dim": None, "vocab_size": None}))
+    with pytest.raises(RunsError, match=r"row 2, model: .*5"):
+        validate_runs(table({}, {"model": "other", "n_kv_heads": 5}))
+
+
+def test_rows_whose_bytes_cannot_be_counted_are_set_aside_and_the_others_used() -> None:
+    # A stated number of parameters that its own layers exceed.
+    screened = screen_runs(validate_runs(table({}, {"model": "tiny", "n_params": 4096})))
+    assert len(screened.used) == 1
+    assert screened.counts == {"no_features": 1}
+    assert "n_params=4,096" in screened.aside["reason"].iloc[0]
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def _checked(
     """One chunk, completed and validated, and its rows without a decode step."""
     path = document.path
     aside = _no_aside()
-    if "aside" in runs:
+    if "aside" in runs and tool.module is not own:
         marked = runs["aside"] != ""
         aside = pd.DataFrame(
             {"row": runs.index, "rule": runs["aside"], "reason": runs["aside_reason"]}

@@ -21,6 +21,7 @@ GLOSSES = {
     # Names and units.
     "unknown_model": "the model is in no catalogue, and the row brings no shape of its own",
     "unknown_gpu": "the GPU is in no catalogue, and the row brings no figures of its own",
+    "no_features": "its bytes and FLOP cannot be counted; the reason names what is wrong",
     "unknown_engine": "the engine's name is none of those known; its rows stand by themselves",
     "wrong_unit": "most rows of the file are off by one factor: a column is in another unit",
     "unit_slip": "the step is a thousand or a million times what it can take: another unit",

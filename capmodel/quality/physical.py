@@ -159,14 +159,13 @@ def check_units(
     if not len(ratio):
         return
     name = "step_time_s"
-    suspect = _suspect_gpus(featured)
     for factor, unit in _SLIPS:
         share = float(np.mean(ratio >= limits.unit_ratio * factor / 1e3))
         if share > 0.5:
             reason = (
                 f"{share:.0%} of {len(ratio):,} rows are some {factor:,.0f} times longer than a "
                 f"step can take (median {np.median(ratio):,.0f}): the column is most likely in "
-                f"{unit}; divide it by {factor:,.0f}{suspect}"
+                f"{unit}; divide it by {factor:,.0f}{_suspect_gpus(featured)}"
             )
             raise RunsError(problem_table([(None, name, None, reason)]), where)
     # Against the bare floor: a step shorter than a thirtieth of it, on most rows, is no early stop.
@@ -177,7 +176,7 @@ def check_units(
         reason = (
             f"{share:.0%} of {len(short):,} rows are far below what reading the weights takes "
             f"(median {np.median(short):.2g} of it): the column was most likely in seconds "
-            f"already and was divided by 1,000; multiply it by 1,000{suspect}"
+            f"already and was divided by 1,000; multiply it by 1,000{_suspect_gpus(featured)}"
         )
         raise RunsError(problem_table([(None, name, None, reason)]), where)
 

@@ -1,5 +1,6 @@
 """From a runs table to rows one may fit: features added, checks made, every row accounted for."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from capmodel.gpus import load_gpu
 from capmodel.quality.checks import split_aside
 from capmodel.quality.physical import check_units
 from capmodel.quality.thresholds import Thresholds
-from capmodel.runs import RunsError
+from capmodel.runs import GPU_COLUMNS, SHAPE_COLUMNS, RunsError
 from capmodel.shapes import load_shape
 
 
@@ -29,8 +30,10 @@ class Screened:
     @property
     def flagged(self) -> dict[str, int]:
         """Rows used although flagged, by flag, the commonest first."""
-        words = self.used["flags"].astype(str).str.split(",").explode()
-        return {str(k): int(v) for k, v in words[words != ""].value_counts().items()}
+        found: Counter[str] = Counter()
+        for words, rows in self.used["flags"].astype(str).value_counts().items():
+            found.update({word: int(rows) for word in str(words).split(",") if word})
+        return dict(found.most_common())
 
 
 def screen_runs(
@@ -42,20 +45,24 @@ def screen_runs(
     whole by `wrong_unit`, where it raises RunsError otherwise.
 
     Rows whose model or GPU is in no catalogue, and that bring no shape or GPU columns, are set
-    aside by `unknown_model` and `unknown_gpu`. thresholds: fields of `Thresholds`.
+    aside by `unknown_model` and `unknown_gpu`, those whose bytes cannot be counted by
+    `no_features`. thresholds: fields of `Thresholds`.
     """
     unknown = _without_entry(runs)
     known = runs[~runs.index.isin(unknown.index)]
     if known.empty:
         return Screened(runs.iloc[:0].assign(flags=""), unknown)
-    featured = add_features(known)
+    featured, failed = _featured(known)
+    if featured.empty:
+        return Screened(featured.assign(flags=""), pd.concat([unknown, failed]))
+    known = featured
     slipped = featured.iloc[:0].assign(rule="", reason="")
     if files is not None:
         why = _wrong_unit(featured, files[known.index], thresholds)
         bad = files[known.index].isin(list(why))
         slipped = featured[bad].assign(rule="wrong_unit", reason=files[known.index][bad].map(why))
         featured = featured[~bad]
-    parts = [part for part in (slipped, unknown) if len(part)]
+    parts = [part for part in (slipped, unknown, failed) if len(part)]
     if featured.empty:
         return Screened(featured.assign(flags=""), pd.concat(parts))
     used, aside = split_aside(featured, **thresholds)
@@ -77,6 +84,27 @@ def _without_entry(runs: pd.DataFrame) -> pd.DataFrame:
         reasons = reasons.mask(hit, runs[column].map(why))
     hit = rules != ""
     return runs[hit].assign(rule=rules[hit], reason=reasons[hit])
+
+
+def _featured(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows with features, and those whose model or GPU allows none, with `rule` and `reason`."""
+    try:
+        return add_features(runs), runs.iloc[:0].assign(rule="", reason="")
+    except ValueError:
+        keys = [name for name in _DEPLOYMENT if name in runs]
+        group = runs.groupby(keys, dropna=False, sort=False, observed=True).ngroup()
+    why: dict[int, str] = {}
+    for number, first in runs.groupby(group, sort=False).head(1).groupby(group, sort=False):
+        try:
+            add_features(first)
+        except ValueError as error:
+            why[int(str(number))] = str(error)
+    bad = group.isin(list(why))
+    failed = runs[bad].assign(rule="no_features", reason=group[bad].map(why))
+    return (add_features(runs[~bad]) if not bad.all() else runs.iloc[:0]), failed
+
+
+_DEPLOYMENT = ("model", "gpu", "weight_dtype", "kv_dtype", "tp", "dp", *SHAPE_COLUMNS, *GPU_COLUMNS)
 
 
 def _wrong_unit(
