@@ -33,6 +33,7 @@ FIRST = (
     "own_format",
     "calibrate",
     "plan",
+    "service",
     "notebooks",
     "lab",
     "concepts",
