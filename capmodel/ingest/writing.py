@@ -25,7 +25,7 @@ def write_runs(runs: pd.DataFrame, path: str | Path) -> Path:
     name = _beside(path)
     try:
         if path.suffix.lower() in PARQUET:
-            runs.to_parquet(name, index=False)
+            runs.assign(**_odd_as_text(runs)).to_parquet(name, index=False)
         else:
             runs.to_csv(name, index=False)
         _put(name, path)
@@ -69,6 +69,7 @@ class Part:
                 self._writer = pq.ParquetWriter(self.used, _schema(names, words))
             schema = self._writer.schema
             frame = used.reindex(columns=schema.names)
+            frame = frame.assign(**_as_words(frame, schema))
             self._writer.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False))
             self.rows += len(used)
         header = self.aside.stat().st_size == 0
@@ -127,6 +128,28 @@ def _joined(parts: Sequence[Part], out: Path) -> Path:
                     table = table.append_column(field, pa.nulls(len(batch), field.type))
                 writer.write_table(table.select(schema.names).cast(schema))
     return name
+
+
+def _odd_as_text(runs: pd.DataFrame) -> dict[str, pd.Series]:
+    """Columns that Arrow has no type for (words and numbers mixed, huge integers), as text."""
+    odd = {}
+    for name in [name for name in runs if runs[name].dtype.kind == "O"]:
+        try:
+            pa.array(runs[name], from_pandas=True)
+        except (pa.ArrowException, OverflowError, ValueError):
+            odd[str(name)] = runs[name].map(str, na_action="ignore")
+    return odd
+
+
+def _as_words(frame: pd.DataFrame, schema: pa.Schema) -> dict[str, pd.Series]:
+    """Columns kept as words whose values are none, such as dates, written out."""
+    names = [field.name for field in schema if pa.types.is_string(field.type)]
+    plain = ("string", "empty", "categorical")
+    return {
+        name: frame[name].map(str, na_action="ignore").astype(object)
+        for name in names
+        if pd.api.types.infer_dtype(frame[name], skipna=True) not in plain
+    }
 
 
 def _schema(names: list[str], words: list[str]) -> pa.Schema:

@@ -203,6 +203,35 @@ def test_large_tables_give_what_small_ones_give(tmp_path: Path, name: str) -> No
     assert (written["n_params"] == original["n_params"]).all()
 
 
+@pytest.mark.parametrize("size", [2000, 10**9])
+def test_columns_of_their_own_survive_whatever_they_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(large, "LARGE_BYTES", size)
+    runs = make_runs(40, seed=3).assign(
+        day=pd.Timestamp("2026-01-02"), note=[["a", "b"]] * 40, lucky=True
+    )
+    path, out = tmp_path / "runs.parquet", tmp_path / "out.parquet"
+    runs.to_parquet(path)
+    _, answer = run(path, "-o", out)
+    assert answer["rows"]["used"] > 30
+    written = read_runs(out)
+    assert written["day"].astype(str).str.startswith("2026-01-02").all()
+    assert written["note"].str.contains("b").all()
+    assert written["lucky"].astype(bool).all()
+
+
+def test_a_column_of_words_and_huge_numbers_is_written_as_text(tmp_path: Path) -> None:
+    runs = make_runs(20, seed=3)
+    path, out = tmp_path / "runs.csv", tmp_path / "out.parquet"
+    runs.assign(note=["x", 2**70] * 10).to_csv(path, index=False)
+    run(path, "-o", out)
+    assert set(read_runs(out)["note"].astype(str)) == {"x", str(2**70)}
+    runs.assign(note=[1, 2**70] * 10).to_csv(path, index=False)
+    run(path, "-o", out)
+    assert str(2**70) in set(read_runs(out)["note"].astype(str))
+
+
 @pytest.mark.usefixtures("small_chunks")
 def test_large_json_lines_number_their_rows_through(formats: Path, tmp_path: Path) -> None:
     line = (formats / "sglang_serving.jsonl").read_text().splitlines()[0]
