@@ -85,16 +85,25 @@ def service(workers: int) -> Iterator[tuple[int, int, float]]:
                "--workers", str(workers)]  # fmt: skip
     start = time.perf_counter()
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:
-        while True:
-            try:
-                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-                connection.request("GET", "/healthz")
-                if connection.getresponse().status == 200:
-                    break
-            except OSError:
+        try:
+            while not _answers(port):
+                if running.poll() is not None:
+                    raise RuntimeError("capmodel serve ended; start it by hand to see why")
                 time.sleep(0.02)
-        yield port, running.pid, time.perf_counter() - start
-        running.terminate()
+            yield port, running.pid, time.perf_counter() - start
+        finally:
+            running.terminate()
+
+
+def _answers(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
 
 
 def together(
@@ -176,6 +185,7 @@ def measure(workers: int, clients: int, seconds: float) -> dict[str, Any]:
             print(f"{name} ...", file=sys.stderr)
             found = ask()
             rows.append(row(name, found, cpu_s(pid) - before))
+            print(rows[-1], file=sys.stderr)
 
         timed("predict, one client", lambda: [alone.send(predict(n)) for n in range(100, 600)])
         timed("kv, one client", lambda: [alone.send(kv(n)) for n in range(100, 600)])
@@ -191,12 +201,15 @@ def measure(workers: int, clients: int, seconds: float) -> dict[str, Any]:
         everything = [one for found in seen.values() for one in found]
         rows.append(row(f"all, {clients} clients", everything, cpu))
         rows += [row(f"  {path}", found) for path, found in sorted(seen.items())]
+        print(rows[-4:], file=sys.stderr)
         print("memory ...", file=sys.stderr)
         memory = [resident_mib(pid)]
+        alone = Client(port)  # the first one was idle for longer than a connection is kept
         for start in (0, 5_000):
             for n in range(start, start + 5_000):
                 alone.send(predict(10_000 + n) if n % 2 else kv(10_000 + n))
             memory.append(resident_mib(pid))
+            print(f"{memory[-1]:.1f} MiB", file=sys.stderr)
     return {
         "workers": workers, "cores": os.cpu_count(), "python": platform.python_version(),
         "load_average": os.getloadavg()[0], "up_s": round(up_s, 2), "up_cpu_s": round(up_cpu, 2),

@@ -1,6 +1,7 @@
 """`capmodel serve`: the planner over HTTP and in a browser."""
 
 import os
+import socket
 import tempfile
 
 import click
@@ -43,6 +44,7 @@ def command(host: str, port: int, workers: int, jobs: int, prefix: str, access_l
     from capmodel.service.settings import JOBS_VARIABLE, PREFIX_VARIABLE
 
     os.environ[PREFIX_VARIABLE] = _checked(prefix)
+    _check_free(host, port)
     os.environ[JOBS_VARIABLE] = str(jobs)
     with tempfile.TemporaryDirectory(prefix="capmodel-metrics-") as folder:
         if workers > 1:
@@ -61,6 +63,17 @@ def command(host: str, port: int, workers: int, jobs: int, prefix: str, access_l
             limit_concurrency=1000,
             timeout_graceful_shutdown=5,
         )
+
+
+def _check_free(host: str, port: int) -> None:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        socket.create_server((host, port), family=family).close()
+    except (OSError, OverflowError) as error:
+        raise click.UsageError(
+            f"Got --host {host} --port {port}, but nothing can listen there "
+            f"({getattr(error, 'strerror', None) or error}); give another, or --port 0"
+        ) from error
 
 
 def _checked(prefix: str) -> str:

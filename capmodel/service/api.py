@@ -22,7 +22,7 @@ from capmodel.service.errors import Problems
 from capmodel.service.fitting import answer_fit, answer_grade
 from capmodel.service.forms import RUNS_CONTENT, read_runs_body
 from capmodel.service.jobs import Jobs
-from capmodel.service.laboratory import answer_lab
+from capmodel.service.laboratory import lab_json
 from capmodel.service.metrics import JOBS
 from capmodel.service.plain import json_bytes, json_response
 from capmodel.service.settings import Settings
@@ -127,7 +127,7 @@ def api_routes(settings: Settings, jobs: Jobs) -> APIRouter:
         fields = asked.model_dump()
         key = tuple(fields.values())
         if key not in labs:
-            found = await elsewhere(_lab, fields, settings.plan_timeout_s)
+            found = await elsewhere(lab_json, fields, settings.plan_timeout_s)
             if len(labs) >= _LABS_KEPT:
                 labs.pop(next(iter(labs)))
             labs[key] = found
@@ -141,10 +141,6 @@ def _from_catalogue(fields: Mapping[str, Any]) -> bool:
     gpus = fields["gpu"] if isinstance(fields["gpu"], list) else [fields["gpu"]]
     named = all(one is None or isinstance(one, str) for one in (fields["model"], *gpus))
     return named and fields.get("calibration") is None
-
-
-def _lab(asked: Mapping[str, Any]) -> bytes:
-    return json_bytes(answer_lab(asked))
 
 
 @lru_cache(maxsize=1)

@@ -53,6 +53,7 @@ class Edge:
         scope = self._under_prefix(scope)
         headers = Headers(scope=scope)
         most = self._most_bytes(scope)
+        static = scope["path"].startswith(f"{self._settings.prefix}/static/")
         refusal = _refusal(headers, scope["method"], most)
         body = _Body(receive, most, self._settings.body_timeout_s)
 
@@ -61,7 +62,7 @@ class Edge:
                 answer = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     answer.setdefault(name, value)
-                answer.setdefault("cache-control", "no-store")
+                answer.setdefault("cache-control", "no-cache" if static else "no-store")
             await send(message)
 
         if refusal is not None:

@@ -9,9 +9,11 @@ import faulthandler
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from capmodel.service.errors import Refused, problem, refused_by_package
@@ -34,6 +36,7 @@ class Jobs:
     def __init__(self, settings: Settings):
         self._settings = settings
         self._pool: ProcessPoolExecutor | None = None
+        self._lifeline: tuple[Connection, Connection] | None = None
         self.waiting = 0
 
     async def start(self) -> None:
@@ -41,10 +44,14 @@ class Jobs:
         await asyncio.get_running_loop().run_in_executor(self._running_pool(), _warm)
 
     def close(self) -> None:
-        """End the processes; what they were doing is given up."""
+        """End the processes at once; what they were doing is given up."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
+        if self._lifeline is not None:
+            for end in self._lifeline:
+                end.close()
+            self._lifeline = None
 
     async def run(self, job: Job, body: Mapping[str, Any], timeout_s: float) -> Any:
         """The result of `job(body)`, computed elsewhere.
@@ -72,11 +79,14 @@ class Jobs:
 
     def _running_pool(self) -> ProcessPoolExecutor:
         if self._pool is None:
+            context = process_context()
+            if self._lifeline is None:
+                self._lifeline = context.Pipe(duplex=False)
             self._pool = ProcessPoolExecutor(
                 max_workers=self._settings.jobs,
-                mp_context=process_context(),
+                mp_context=context,
                 initializer=_prepare,
-                initargs=(self._settings.job_memory_bytes,),
+                initargs=(self._settings.job_memory_bytes, self._lifeline[0]),
                 max_tasks_per_child=_TASKS_PER_PROCESS,
             )
         return self._pool
@@ -88,10 +98,11 @@ def _warm() -> int:
     return warm.LOADED
 
 
-def _prepare(memory_bytes: int) -> None:
+def _prepare(memory_bytes: int, lifeline: Connection) -> None:
     """Bound a fresh process: its memory, its threads; Ctrl-C is the parent's business."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+    threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threadpool_limits(1, user_api="blas")
     if sys.platform != "win32":
@@ -101,6 +112,12 @@ def _prepare(memory_bytes: int) -> None:
         top = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
         resource.setrlimit(resource.RLIMIT_AS, (top, hard))
     os.nice(5)  # a short answer goes before a long one
+
+
+def _end_with_parent(lifeline: Connection) -> None:
+    """End this process when the service closes its end, or is no more."""
+    wait([lifeline])
+    os._exit(0)
 
 
 def _timed(job: Job, body: Mapping[str, Any], timeout_s: float) -> Any:

@@ -11,7 +11,7 @@ from capmodel.lab.paging_story import paged_requests
 from capmodel.lab.steps import lab_steps
 from capmodel.memory import attention_variants
 from capmodel.service.named import noted, shape_of, told
-from capmodel.service.plain import plain
+from capmodel.service.plain import json_bytes, plain
 
 DTYPES = ("fp32", "bf16", "fp8", "int4")
 _TITLES = {
@@ -50,6 +50,11 @@ def answer_lab(asked: Mapping[str, Any]) -> dict[str, Any]:
         "paging": _paging(asked["block_size"], asked["seed"]),
         "warnings": notes,
     }
+
+
+def lab_json(asked: Mapping[str, Any]) -> bytes:
+    """`answer_lab` as JSON."""
+    return json_bytes(answer_lab(asked))
 
 
 def _layer(layer: Any) -> dict[str, Any]:

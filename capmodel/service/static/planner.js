@@ -91,8 +91,12 @@ async function plan() {
     if (!asked.model) throw new Problem(422, [{ field: "model", message: "Name a model, or paste its config.json." }]);
     const withOwn = calibration ? { ...asked, calibration } : asked;
     // First without simulation: something to look at while the requests are simulated.
-    if (!last || asked.simulate === false) await show(asked, await post("/v1/plan", { ...withOwn, simulate: false }, mine.signal), mine);
-    if (asked.simulate) await show(asked, await post("/v1/plan", withOwn, mine.signal), mine);
+    await show(asked, await post("/v1/plan", { ...withOwn, simulate: false }, mine.signal), mine);
+    if (asked.simulate && last.plan.feasible) {
+      showProblem(problem, null);
+      status.textContent = "By estimate; now simulating the requests…";
+      await show(asked, await post("/v1/plan", withOwn, mine.signal), mine);
+    }
     status.textContent = last.plan.simulated ? "Checked by simulating the requests." : "By estimate, without simulation.";
     showProblem(problem, null);
   } catch (error) {
