@@ -7,8 +7,8 @@ refuses a truncated, foreign or newer file by name.
 import hashlib
 import json
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from capmodel.coverage import Coverage, catalogue_name, coverage_of
+from capmodel.adaptation import adapted, left_out_residuals
+from capmodel.coverage import Coverage, catalogue_name, coverage_of, joined
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
 from capmodel.estimators import Corrected, Roofline
 from capmodel.evaluation import GradeCard, used_rows
 from capmodel.gpus import Gpu, load_gpu
-from capmodel.intervals import Intervals, intervals_from
+from capmodel.intervals import Intervals, intervals_from, with_few_rows
 from capmodel.regressor import COORDINATES, LocalCorrection, TrafficRegressor
 from capmodel.roofline import NAMES, RooflineCoefficients, RooflineRegressor
 from capmodel.shapes import ModelLike, load_shape
 from capmodel.steptime import StepTime, build_step_time
+from capmodel.suggestion import feasible_steps, suggest
 from capmodel.traffic import step_traffic
 
 Array = npt.NDArray[np.float64]
@@ -149,6 +151,65 @@ class Calibration:
             basis=" on ".join(level) or "all engines and GPUs pooled", log_factors=factors,
             coverage=own, lacks=lacks,
         )  # fmt: skip
+
+    def adapt(
+        self, runs: pd.DataFrame, *, name: str | None = None, command: str = "", date: str = ""
+    ) -> "Calibration":
+        """A new calibration that knows the engines and GPUs of `runs`, from as few as 3 each.
+
+        runs: a checked runs table, or rows with their features. The coefficients of a new engine
+        and GPU are shrunk from those of all pairs of this one (`capmodel.adaptation`); a pair
+        that is fitted already is corrected by the new rows. name: of the new calibration.
+        Raises ValueError when no row is left after the checks.
+        """
+        rows = used_rows(runs)
+        intervals, coverage = self.intervals, dict(self.coverage)
+        for pair, place in _positions(rows).items():
+            own = rows.iloc[place]
+            coverage[pair] = joined(coverage.get(pair), coverage_of(own))
+            if intervals is not None:
+                missed = left_out_residuals(self.estimator, own)
+                intervals = with_few_rows(intervals, pair, missed)
+        return replace(
+            self, name=name or f"{self.name}-adapted", estimator=adapted(self.estimator, rows),
+            n_rows=self.n_rows + len(rows), command=command, date=date, coverage=coverage,
+            sources=tuple(sorted({*self.sources, *map(str, rows["source"].unique())})),
+            intervals=intervals,
+        )  # fmt: skip
+
+    def suggest(
+        self,
+        model: str | Sequence[str],
+        gpu: str,
+        *,
+        engine: str = "vllm",
+        n: int = 5,
+        tp: int | Sequence[int] = 1,
+        weight_dtype: str = "bf16",
+        kv_dtype: str = "bf16",
+        runs: pd.DataFrame | None = None,
+    ) -> pd.DataFrame:
+        """The `n` runs of an engine and GPU that would shrink its uncertainty most, best first.
+
+        model, tp: one or several to choose from. runs: a runs table of what is measured already.
+        Columns: what describes a run, and `typical_error`, the root mean variance of all feasible
+        steps once it is made, as a share of the step time; `attrs["typical_error"]` is the one
+        before. Raises ValueError for unknown names and where nothing fits in memory.
+        """
+        if not 1 <= n <= 100:
+            raise ValueError(f"Got n={n!r}, but expected 1 to 100 runs")
+        models = [model] if isinstance(model, str) else list(model)
+        degrees = [tp] if isinstance(tp, int) else list(tp)
+        card = load_gpu(gpu)
+        steps = feasible_steps(
+            models, card.name, engine, degrees, weight_dtype_name(weight_dtype),
+            kv_dtype_name(kv_dtype),
+        )  # fmt: skip
+        known = None
+        if runs is not None:
+            used = used_rows(runs)
+            known = used[(used["engine"] == engine) & (used["gpu"] == card.name)]
+        return suggest(self.estimator.physics, steps, n, known)
 
     def covers(self, engine: str | None, gpu: str) -> int:
         """How closely rows back this engine and GPU: 3 the pair, 2 the GPU, 1 the engine, 0."""

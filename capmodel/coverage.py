@@ -78,6 +78,24 @@ def coverage_of(rows: pd.DataFrame) -> Coverage:
     )
 
 
+def joined(one: Coverage | None, other: Coverage) -> Coverage:
+    """Coverage of the rows of both."""
+    if one is None:
+        return other
+    return Coverage(
+        models=tuple(sorted({*one.models, *other.models})),
+        weight_dtypes=tuple(sorted({*one.weight_dtypes, *other.weight_dtypes})),
+        kv_dtypes=tuple(sorted({*one.kv_dtypes, *other.kv_dtypes})),
+        tps=tuple(sorted({*one.tps, *other.tps})),
+        batch_range=_hull(one.batch_range, other.batch_range),
+        context_range=_hull(one.context_range, other.context_range),
+    )
+
+
+def _hull(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
 def catalogue_name(model: object) -> str:
     """The catalogue's name of a model, its own where the catalogue has none."""
     try:

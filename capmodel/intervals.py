@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from capmodel.conformal import grouped_bounds, wider
+from capmodel.conformal import grouped_bounds, log_bounds, wider
 from capmodel.evaluation import UNIT_OF_SPLIT, GradeCard
+
+Array = npt.NDArray[np.float64]
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 # Kind of novelty -> the split whose held-out rows have it, from least to most new.
@@ -59,6 +62,29 @@ class Intervals:
             )
             for entry in content
         })  # fmt: skip
+
+
+def with_few_rows(
+    intervals: Intervals, pair: tuple[str, str], residuals: dict[str, Array]
+) -> Intervals:
+    """Intervals that also speak for an engine and GPU adapted to a few rows.
+
+    residuals: log(measured / predicted) of each row, adapted to the others, by method. They only
+    widen what rows of new models were found to need elsewhere, and the fewer they are the more.
+    """
+    found = dict(intervals.quantiles)
+    for method, missed in residuals.items():
+        for novelty in ("known", "model"):
+            own = intervals.quantiles.get((method, novelty, *pair))
+            base = own or intervals.quantiles.get((method, "model", "", ""))
+            if base is None or not len(missed):
+                continue
+            each, stretch = np.arange(len(missed)), 1.0 if own else 1.0 + 3.0 / len(missed)
+            found[method, novelty, *pair] = tuple(
+                wider((stretch * low, stretch * high), log_bounds(missed, level, each))
+                for level, (low, high) in zip(LEVELS, base, strict=True)
+            )
+    return Intervals(found)
 
 
 def intervals_from(card: GradeCard) -> Intervals | None:

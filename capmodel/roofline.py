@@ -122,13 +122,15 @@ def fit_coefficients(
     spread: Array | None = None,
     prior_weight: float = 0.5,
     robust: bool = True,
+    scatter: float | None = None,
 ) -> RooflineCoefficients:
     """Non-negative coefficients that minimise the relative error.
 
     terms: (rows, len(TERMS)). step_time_s: (rows,) [s]. prior, spread: (len(TERMS),), by default
     those of TERMS. The prior weighs as one row per coefficient whose error is the fit's own
     scatter times `prior_weight`, so it decides what the rows cannot tell apart and nothing else;
-    rows without scatter give the least-squares answer. robust: Huber weights on the relative
+    rows without scatter give the least-squares answer. scatter: the relative error to reckon with
+    where the rows are too few to show it, at least. robust: Huber weights on the relative
     error, so that a few wrong rows do not carry the fit.
     A term that is zero in all rows stays at its prior and is not identified.
     Raises FitError for empty, non-finite or non-positive input.
@@ -138,16 +140,16 @@ def fit_coefficients(
     width = SPREAD if spread is None else np.asarray(spread, float)
     free = scaled.any(axis=0)
     scaled = scaled[:, free]
-    weights, scatter = np.ones(len(target)), 0.1
+    weights, seen, least = np.ones(len(target)), 0.1, scatter or 0.0
     for _ in range(30):
-        pull = prior_weight * min(scatter, 0.1) / width[free]
+        pull = prior_weight * max(min(seen, 0.1), least) / width[free]
         found = _solve(scaled, weights, pull, centre[free])
         residual = scaled @ found - 1.0
         typical = 1.4826 * float(np.median(np.abs(residual)))
         limit = max(1.345 * typical, 1e-9)
         updated = np.minimum(1.0, limit / np.maximum(np.abs(residual), 1e-12))
-        settled = abs(typical - scatter) <= 1e-4 * scatter
-        scatter = max(typical, 1e-12)
+        settled = abs(typical - seen) <= 1e-4 * seen
+        seen = max(typical, 1e-12)
         if settled and (not robust or np.allclose(updated, weights, atol=1e-3)):
             break
         weights = updated if robust else weights

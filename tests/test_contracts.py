@@ -34,7 +34,7 @@ FLOORS = (
     {"features", "traffic"},
     {"quality", "roofline", "regressor", "splits", "baselines", "steptime", "coverage", "profile",
      "saturation"},
-    {"conformal", "estimators", "evaluation"},
+    {"conformal", "estimators", "evaluation", "adaptation", "suggestion"},
     {"intervals", "calibration", "prediction"},
     {"workload", "simulation", "planner", "costs"},
     {"plots", "report", "milestones", "mainjob", "notebooks"},

@@ -106,6 +106,30 @@ def print_coefficients(summary: pd.DataFrame, console: Console) -> None:
     console.print("± one standard error; * at its bound of zero; - not told by the rows.")
 
 
+def print_suggested(found: pd.DataFrame, console: Console) -> None:
+    """Runs to make next, best first, with what each leaves of the uncertainty."""
+    before = format_percent(found.attrs["typical_error"], 0)
+    table = Table(
+        title=f"Runs to make next (typical error before any: {before})", box=SIMPLE, pad_edge=False
+    )
+    heads = ("model", "GPU", "engine", "tp", "weights", "cache", "batch", "context", "error after")
+    for head in heads:
+        left = head in ("model", "GPU", "engine", "weights", "cache")
+        table.add_column(head, justify="left" if left else "right", no_wrap=True)
+    for row in found.to_dict("records"):
+        table.add_row(
+            row["model"], row["gpu"], row["engine"], str(row["tp"]), row["weight_dtype"],
+            row["kv_dtype"], f"{row['batch_size']:,}", f"{row['context_len']:,}",
+            format_percent(row["typical_error"], 0),
+        )  # fmt: skip
+    console.print(table)
+    console.print(
+        "Measure the steady decode step (a long output, the batch full throughout), put the rows "
+        "into one table and adapt: capmodel fit MINE.csv --adapt argonne -o mine.json",
+        soft_wrap=True,
+    )
+
+
 def print_prediction(found: Prediction, asked: dict[str, object], console: Console) -> None:
     """One decode step, its parts, and what there is to doubt."""
     console.print(

@@ -1,0 +1,150 @@
+"""A new GPU or engine from a few runs: coefficients and correction shrunk from all that is known.
+
+A handful of runs cannot tell a dozen coefficients apart. Those of a new engine and GPU are taken
+to lie where those of the pairs already fitted lie, as far apart as these are from each other
+(the datasheet's figures are inside the terms), and the runs move them from there (ridge towards
+the median, PHYSICS section 6). What is then left near the runs is a small correction.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from capmodel.estimators import Corrected, Roofline
+from capmodel.regressor import ROOFLINE, LocalCorrection, TrafficRegressor
+from capmodel.roofline import (
+    PRIOR,
+    SPREAD,
+    RooflineCoefficients,
+    RooflineRegressor,
+    design,
+    fit_coefficients,
+)
+
+Array = npt.NDArray[np.float64]
+
+# What a few runs scatter by around the best coefficients; their own scatter says nothing yet.
+SCATTER = 0.06
+# How far the runs of one engine and GPU were found from another version of the same.
+SHIFT = 0.15
+# The correction trusts a few runs less than a full table.
+RIDGE = 0.1
+FEWEST = 3
+# However alike the pairs are, a new one may differ by this share of the textbook spread.
+LOOSEST = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """Where coefficients of a new engine and GPU are expected, and how far off, (terms,) each."""
+
+    centre: Array
+    spread: Array
+
+
+def prior_of(roofline: RooflineRegressor, but: tuple[str, str] | None = None) -> Prior:
+    """Median and scatter of the coefficients of all fitted pairs, without the pair `but`.
+
+    With fewer than three pairs the textbook prior of `roofline.TERMS` stands in.
+    """
+    fitted = [
+        fit.values for key, fit in roofline.coefficients_.items() if len(key) == 2 and key != but
+    ]
+    if len(fitted) < FEWEST:
+        return Prior(PRIOR, SPREAD)
+    values = np.array(fitted)
+    centre = np.median(values, axis=0)
+    scatter = 1.4826 * np.median(np.abs(values - centre), axis=0)
+    return Prior(centre, np.maximum(scatter, LOOSEST * SPREAD))
+
+
+def adapt_pair(
+    estimator: Corrected, pair: tuple[str, str], rows: pd.DataFrame
+) -> tuple[RooflineCoefficients, LocalCorrection]:
+    """Coefficients and correction of one engine and GPU after `rows` of it.
+
+    rows: rows of `add_features` with `step_time_s`. A pair that is fitted already keeps its
+    coefficients up to one factor, and its correction gains the new rows.
+    """
+    roofline = estimator.physics.roofline
+    target = rows["step_time_s"].to_numpy(float)
+    known = roofline.coefficients_.get(pair)
+    if known is None:
+        found = _shrunk(design(rows), target, prior_of(roofline, pair))
+    else:
+        missed = np.log(target / estimator.predict(rows))
+        weight = len(rows) * SHIFT**2 / (len(rows) * SHIFT**2 + SCATTER**2)
+        found = _scaled(known, float(np.exp(weight * np.median(missed))))
+    changed = RooflineRegressor(coefficients_={**roofline.coefficients_, pair: found})
+    physics = Roofline(roofline=changed)
+    before = estimator.correction if known is not None else TrafficRegressor()
+    base = Corrected(physics=physics, correction=before).predict(rows)
+    local = TrafficRegressor(ridge=RIDGE, min_rows=1)
+    local.fit(rows.assign(**{ROOFLINE: base}), target)
+    return found, _joined(before.corrections_.get(pair), local.corrections_[pair])
+
+
+def adapted(estimator: Corrected, rows: pd.DataFrame) -> Corrected:
+    """A new estimator with every engine and GPU of `rows` adapted to them."""
+    coefficients = dict(estimator.physics.roofline.coefficients_)
+    corrections = dict(estimator.correction.corrections_)
+    for key, own in rows.groupby(["engine", "gpu"], sort=True, observed=True):
+        pair = (str(key[0]), str(key[1]))
+        coefficients[pair], corrections[pair] = adapt_pair(estimator, pair, own)
+    roofline = RooflineRegressor(
+        min_rows=estimator.physics.roofline.min_rows, coefficients_=coefficients
+    )
+    return Corrected(
+        physics=Roofline(roofline=roofline),
+        correction=TrafficRegressor(corrections_=corrections),
+    )
+
+
+def left_out_residuals(
+    estimator: Corrected, rows: pd.DataFrame, most: int = 40
+) -> dict[str, Array]:
+    """log(measured / predicted) of each row, adapted to the other rows of its pair; by method.
+
+    At most `most` rows are left out in turn, evenly spread.
+    """
+    found: dict[str, list[float]] = {"roofline": [], "regressor": []}
+    places = np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int))
+    for place in places if len(rows) > 1 else ():
+        rest, one = rows.drop(rows.index[place]), rows.iloc[[place]]
+        fitted = adapted(estimator, rest)
+        measured = float(one["step_time_s"].iloc[0])
+        found["roofline"].append(float(np.log(measured / fitted.physics.predict(one)[0])))
+        found["regressor"].append(float(np.log(measured / fitted.predict(one)[0])))
+    return {method: np.array(values) for method, values in found.items()}
+
+
+def _shrunk(terms: Array, target: Array, prior: Prior) -> RooflineCoefficients:
+    return fit_coefficients(
+        terms, target, prior=prior.centre, spread=prior.spread, prior_weight=1.0,
+        robust=len(target) >= 8, scatter=SCATTER,
+    )  # fmt: skip
+
+
+def _scaled(known: RooflineCoefficients, factor: float) -> RooflineCoefficients:
+    return RooflineCoefficients(
+        values=tuple(factor * value for value in known.values),
+        standard_errors=tuple(factor * error for error in known.standard_errors),
+        identified=known.identified, n_rows=known.n_rows, mape=known.mape,
+        condition_number=known.condition_number, memory_bound_rows=known.memory_bound_rows,
+        compute_bound_rows=known.compute_bound_rows,
+    )  # fmt: skip
+
+
+def _joined(before: LocalCorrection | None, new: LocalCorrection) -> LocalCorrection:
+    """The sum of two corrections."""
+    if before is None:
+        return new
+    return LocalCorrection(
+        np.vstack([before.landmarks, new.landmarks]),
+        np.concatenate([before.weights, new.weights]),
+        before.n_rows + new.n_rows,
+        before.low + min(new.low, 0.0),
+        before.high + max(new.high, 0.0),
+    )

@@ -1,0 +1,126 @@
+"""Which runs to make next: those that shrink the uncertainty of all others most.
+
+The log of a step time is uncertain in its coefficients (their prior, narrowed by the rows there
+are) and in what the roofline misses near it (as the correction's kernel sees it). Both together
+are a Gaussian process over a grid of feasible steps; runs are chosen one by one for the
+reduction of the grid's mean variance (the V-optimal design of Bayesian experiments, see Chaloner
+and Verdinelli 1995). Measured times do not enter, so runs can be planned before any is made.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from capmodel.adaptation import SCATTER, prior_of
+from capmodel.estimators import Roofline
+from capmodel.features import add_features
+from capmodel.regressor import coordinates, matern
+from capmodel.roofline import design
+from capmodel.shapes import load_shape
+
+Array = npt.NDArray[np.float64]
+
+# What the roofline misses, as a standard deviation of log seconds, before any row shows it.
+MISSED = 0.12
+
+
+DESCRIBED = ("engine", "gpu", "model", "tp", "weight_dtype", "kv_dtype", "batch_size",
+             "context_len")  # fmt: skip
+BATCHES = tuple(2**power for power in range(11))
+CONTEXTS = tuple(2**power for power in range(8, 18))
+# Share of the marketed memory that weights and cache may fill in a suggested run.
+FILLED = 0.9
+
+
+def feasible_steps(
+    models: Sequence[str], gpu: str, engine: str, tps: Sequence[int], weight_dtype: str,
+    kv_dtype: str,
+) -> pd.DataFrame:  # fmt: skip
+    """Decode steps that fit in memory, on a grid of batch and context, with their features.
+
+    Raises ValueError for unknown names, and where no step fits.
+    """
+    grid = pd.DataFrame(
+        itertools.product(models, tps, BATCHES, CONTEXTS),
+        columns=["model", "tp", "batch_size", "context_len"],
+    ).assign(engine=engine, gpu=gpu, weight_dtype=weight_dtype, kv_dtype=kv_dtype)
+    longest = {model: load_shape(model).max_context or CONTEXTS[-1] for model in models}
+    grid = grid[grid["context_len"] <= grid["model"].map(longest)]
+    featured = add_features(grid.reset_index(drop=True))
+    stored = featured["weight_stored_bytes"] + featured["kv_stored_bytes"]
+    fits = stored <= FILLED * featured["gpu_memory_bytes"]
+    if not fits.any():
+        raise ValueError(
+            f"Got {', '.join(models)} on {gpu} at tp {', '.join(map(str, tps))}: no step fits in "
+            "its memory; name more GPUs (--tp) or a narrower weight dtype"
+        )
+    return featured[fits].reset_index(drop=True)
+
+
+def suggest(
+    physics: Roofline, steps: pd.DataFrame, n: int, measured: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """The `n` steps to measure next, best first, with the typical error left after each.
+
+    steps: what can be run, rows of `add_features` of one engine and GPU. measured: rows of that
+    pair there are already. Columns of the answer: those that describe a run, and
+    `typical_error`, a share of the step time; `attrs["typical_error"]` is what it is before.
+    """
+    pair = str(steps["engine"].iloc[0]), str(steps["gpu"].iloc[0])
+    known = steps.iloc[:0] if measured is None else measured
+    both = pd.concat([steps, known], ignore_index=True)
+    between = covariance(physics, both, pair)
+    between = conditioned(between, np.arange(len(steps), len(both)))[: len(steps), : len(steps)]
+    chosen, errors = most_telling(between, n)
+    before = float(np.sqrt(np.diag(between).mean()))
+    found = steps.loc[chosen, [*DESCRIBED]].assign(typical_error=errors)
+    found.attrs["typical_error"] = before
+    return found.reset_index(drop=True)
+
+
+def covariance(physics: Roofline, steps: pd.DataFrame, pair: tuple[str, str]) -> Array:
+    """Covariance of the log step times of an engine and GPU with no rows, (steps, steps).
+
+    steps: rows of `add_features`.
+    """
+    prior = prior_of(physics.roofline, pair)
+    terms = design(steps)
+    seconds = np.maximum(terms @ prior.centre, 1e-9)
+    shares = terms * prior.spread / seconds[:, None]
+    points = coordinates(steps)
+    return np.asarray(shares @ shares.T + MISSED**2 * matern(points, points))
+
+
+def conditioned(between: Array, measured: npt.NDArray[np.intp]) -> Array:
+    """`between` after the steps at positions `measured` are known up to SCATTER."""
+    if not len(measured):
+        return between
+    known = between[np.ix_(measured, measured)] + SCATTER**2 * np.eye(len(measured))
+    across = between[:, measured]
+    return np.asarray(between - across @ np.linalg.solve(known, across.T))
+
+
+def most_telling(
+    between: Array, n: int, candidates: npt.NDArray[np.intp] | None = None
+) -> tuple[npt.NDArray[np.intp], Array]:
+    """Positions of `n` steps to measure, best first, and the typical error after each, (n,).
+
+    between: covariance of the steps. candidates: positions that can be measured, all by default.
+    The typical error is the root mean variance of all steps, as a share of the step time.
+    """
+    open_to = np.arange(len(between)) if candidates is None else np.asarray(candidates)
+    left = between.copy()
+    chosen: list[int] = []
+    errors: list[float] = []
+    for _ in range(min(n, len(open_to))):
+        variance = np.diag(left)[open_to] + SCATTER**2
+        gain = (left[:, open_to] ** 2).sum(axis=0) / variance
+        gain[np.isin(open_to, chosen)] = -1.0
+        best = int(open_to[gain.argmax()])
+        chosen.append(best)
+        left = left - np.outer(left[:, best], left[best]) / (left[best, best] + SCATTER**2)
+        errors.append(float(np.sqrt(max(np.diag(left).mean(), 0.0))))
+    return np.array(chosen, dtype=np.intp), np.array(errors)

@@ -1,0 +1,217 @@
+"""A new engine and GPU from a few runs, and which runs to make."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import capmodel as cm
+from capmodel.adaptation import SCATTER, adapted, prior_of
+from capmodel.calibration import Calibration, fit, load_calibration
+from capmodel.cli.fit import command
+from capmodel.datasets import make_runs
+from capmodel.evaluation import cross_validate, used_rows
+from capmodel.suggestion import conditioned, covariance, feasible_steps, most_telling, suggest
+
+
+def mape(predicted: np.ndarray, rows: pd.DataFrame) -> float:
+    return float(np.abs(predicted / rows["step_time_s"].to_numpy(float) - 1).mean())
+
+
+@pytest.fixture(scope="module")
+def rows() -> pd.DataFrame:
+    return used_rows(make_runs(n=3000, seed=3, noise=0.02))
+
+
+@pytest.fixture(scope="module")
+def without_h200(rows: pd.DataFrame) -> Calibration:
+    rest = rows[rows["gpu"] != "h200-sxm"].reset_index(drop=True)
+    card = cross_validate(
+        rest, splits=["random", "model", "gpu"], estimators=["roofline", "regressor"]
+    )
+    return fit(rest, name="rest", grade_card=card)
+
+
+@pytest.fixture(scope="module")
+def new_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[rows["gpu"] == "h200-sxm"].reset_index(drop=True)
+
+
+def curve(base: Calibration, rows: pd.DataFrame) -> dict[int, float]:
+    """Median held-out error by number of runs adapted to; 0 is without any."""
+    rng = np.random.default_rng(0)
+    found = {0: mape(base.predict(rows), rows)}
+    for n in (3, 8, 20):
+        errors = []
+        for _ in range(8):
+            order = rng.permutation(len(rows))
+            own, held = base.adapt(rows.iloc[order[:n]]), rows.iloc[order[n:]]
+            errors.append(mape(own.predict(held), held))
+        found[n] = float(np.median(errors))
+    return found
+
+
+def test_a_few_runs_help_a_gpu_unlike_the_others(
+    without_h200: Calibration, new_rows: pd.DataFrame
+) -> None:
+    found = curve(without_h200, new_rows.assign(step_time_s=1.6 * new_rows["step_time_s"]))
+    assert found[3] < 0.5 * found[0]
+    assert found[8] < 0.4 * found[0]
+    assert found[20] < found[3]
+
+
+def test_a_gpu_like_the_others_is_not_made_worse_beyond_noise(
+    without_h200: Calibration, new_rows: pd.DataFrame
+) -> None:
+    found = curve(without_h200, new_rows)
+    assert max(found[3], found[8], found[20]) < found[0] + 0.02
+
+
+def test_a_fitted_pair_follows_a_new_version(rows: pd.DataFrame) -> None:
+    """Rows of an engine that became 20 % faster everywhere pull the pair after them."""
+    base = fit(rows, name="base")
+    pair = base.pairs[0]
+    mine = rows[(rows["engine"] == pair[0]) & (rows["gpu"] == pair[1])].reset_index(drop=True)
+    faster = mine.assign(step_time_s=0.8 * mine["step_time_s"])
+    own = base.adapt(faster.iloc[::40])
+    assert mape(own.predict(faster), faster) < 0.5 * mape(base.predict(faster), faster)
+    others = rows[rows["gpu"] != pair[1]]
+    assert (own.predict(others) == base.predict(others)).all()
+
+
+def test_rows_that_agree_change_nothing_much(rows: pd.DataFrame) -> None:
+    base = fit(rows, name="base")
+    own = base.adapt(rows.iloc[::100])
+    assert np.median(np.abs(own.predict(rows) / base.predict(rows) - 1)) < 0.02
+
+
+def test_what_is_adapted_is_whole(
+    without_h200: Calibration, new_rows: pd.DataFrame, tmp_path: Path
+) -> None:
+    own = without_h200.adapt(new_rows.iloc[:10], name="mine", date="2026-01-01")
+    engine = str(new_rows["engine"].iloc[0])
+    assert (engine, "h200-sxm") in own.pairs
+    assert own.n_rows == without_h200.n_rows + 10
+    assert own.calibration_id != without_h200.calibration_id
+    own.save(tmp_path / "mine.json")
+    again = load_calibration(tmp_path / "mine.json")
+    assert again.calibration_id == own.calibration_id
+    low, middle, high = cm.predict_step_time(
+        "llama-3-8b", "h200", engine=engine, batch_size=16, context_len=2048, interval=0.9,
+        calibration=again,
+    )  # fmt: skip
+    assert low < middle < high
+    known = cm.predict_step_time(
+        "llama-3-8b", "h100", batch_size=16, context_len=2048, interval=0.9, calibration=again
+    )
+    assert high / low > known[2] / known[0]  # ten rows say less than hundreds
+
+
+def test_intervals_of_an_adapted_gpu_cover(
+    without_h200: Calibration, new_rows: pd.DataFrame
+) -> None:
+    rng = np.random.default_rng(1)
+    inside = []
+    for _ in range(6):
+        order = rng.permutation(len(new_rows))
+        own, held = without_h200.adapt(new_rows.iloc[order[:10]]), new_rows.iloc[order[10:]]
+        ratio = held["step_time_s"].to_numpy(float) / own.predict(held)
+        low, high = own.interval_factors(held)
+        inside.append(((ratio >= low) & (ratio <= high)).mean())
+    assert np.mean(inside) >= 0.85
+
+
+def test_with_few_pairs_the_textbook_prior_stands_in() -> None:
+    estimator = fit(used_rows(make_runs(n=300, seed=1)), name="small").estimator
+    few = dict(list(estimator.physics.roofline.coefficients_.items())[:3])
+    estimator.physics.roofline.coefficients_ = few
+    assert prior_of(estimator.physics.roofline).centre[1] == pytest.approx(1.25)
+
+
+def test_adapting_leaves_the_first_as_it_was(rows: pd.DataFrame) -> None:
+    base = fit(rows, name="base")
+    before = base.predict(rows.iloc[:50])
+    adapted(base.estimator, rows.iloc[:5].assign(gpu="l40s", engine="other"))
+    assert (base.predict(rows.iloc[:50]) == before).all()
+
+
+class TestSuggestion:
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def steps() -> pd.DataFrame:
+        return feasible_steps(["llama-3-8b"], "b200-sxm", "vllm", [1, 2], "bf16", "bf16")
+
+    def test_only_what_fits(self, steps: pd.DataFrame) -> None:
+        stored = steps["weight_stored_bytes"] + steps["kv_stored_bytes"]
+        assert (stored <= 0.9 * steps["gpu_memory_bytes"]).all()
+        assert (steps["context_len"] <= 8192).all()  # the model's longest
+
+    def test_beats_drawing_at_random(self, without_h200: Calibration, steps: pd.DataFrame) -> None:
+        between = covariance(without_h200.estimator.physics, steps, ("vllm", "b200-sxm"))
+        _, errors = most_telling(between, 5)
+        rng = np.random.default_rng(0)
+        drawn = [
+            np.sqrt(np.diag(conditioned(between, rng.permutation(len(steps))[:5])).mean())
+            for _ in range(50)
+        ]
+        assert errors[-1] < np.quantile(drawn, 0.1)
+        assert (np.diff(errors) < 0).all()
+
+    def test_the_stated_error_is_the_conditioned_one(
+        self, without_h200: Calibration, steps: pd.DataFrame
+    ) -> None:
+        between = covariance(without_h200.estimator.physics, steps, ("vllm", "b200-sxm"))
+        chosen, errors = most_telling(between, 4)
+        left = np.sqrt(np.diag(conditioned(between, chosen)).mean())
+        assert errors[-1] == pytest.approx(left, rel=1e-6)
+        assert left > SCATTER / 100
+
+    def test_what_is_measured_is_not_asked_again(
+        self, without_h200: Calibration, steps: pd.DataFrame
+    ) -> None:
+        first = suggest(without_h200.estimator.physics, steps, 3)
+        key = ["tp", "batch_size", "context_len"]
+        measured = steps.merge(first[key], on=key)
+        second = suggest(without_h200.estimator.physics, steps, 3, measured)
+        assert second.attrs["typical_error"] == pytest.approx(first["typical_error"].iloc[-1])
+        assert not len(first.merge(second, on=key))
+
+    def test_nothing_fits(self) -> None:
+        with pytest.raises(ValueError, match="no step fits"):
+            feasible_steps(["llama-3.1-405b"], "l40s", "vllm", [1], "bf16", "bf16")
+
+    def test_command(self, tmp_path: Path, new_rows: pd.DataFrame) -> None:
+        asked = ["--suggest", "3", "--model", "llama-3-8b", "--gpu", "b200", "--json"]
+        found = json.loads(CliRunner().invoke(command, asked).stdout)
+        assert len(found["suggested"]) == 3
+        errors = [row["typical_error"] for row in found["suggested"]]
+        assert found["typical_error_before"] > errors[0] > errors[-1] > 0
+
+        table = tmp_path / "mine.csv"
+        columns = ["run_id", "source", "engine", "model", "gpu", "tp", "weight_dtype", "kv_dtype",
+                   "batch_size", "context_len", "step_time_s"]  # fmt: skip
+        named = make_runs(n=40, seed=2)
+        named[[*columns, *[c for c in named if c.startswith(("n_", "h", "i", "v"))]]].to_csv(
+            table, index=False
+        )
+        out = tmp_path / "mine.json"
+        result = CliRunner().invoke(command, [str(table), "--adapt", "silicon", "-o", str(out)])
+        assert result.exit_code == 0, result.output
+        assert load_calibration(out).n_rows > 20_000
+
+    @pytest.mark.parametrize(
+        ("asked", "said"),
+        [
+            (["--suggest", "3"], "--suggest needs"),
+            ([], "give RUNS"),
+            (["--suggest", "0"], "not in the range"),
+            (["x.csv", "--adapt", "nothing", "-o", "y.json"], "nothing"),
+        ],
+    )
+    def test_bad_asking(self, asked: list[str], said: str) -> None:
+        result = CliRunner().invoke(command, asked)
+        assert result.exit_code != 0
+        assert said in result.output + str(result.exception)
