@@ -17,7 +17,6 @@ from capmodel.prediction import predict
 from capmodel.service.errors import Refused, problem
 from capmodel.service.named import (
     calibration_of,
-    check_gpu_name,
     gpu_of,
     noted,
     shape_of,
@@ -94,8 +93,9 @@ def answer_plan(body: Fields) -> dict[str, Any]:
         gpus = [gpu_of(one) for one in (given if isinstance(given, list) else [given])]
     price = body["price"]
     if isinstance(price, dict):
-        for name in price:
-            check_gpu_name(name, "price")
+        own = {"*", *(gpu.name for gpu in gpus or ())}
+        for name in price.keys() - own:
+            gpu_of(name, "price")
     trace = body["trace"]
     if trace is None and body["rate"] is None and body["concurrency"] is None:
         raise Refused(422, [problem("rate", "rate (requests/s), concurrency (clients) or a trace")])

@@ -65,6 +65,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         return metrics_response()
 
     known = set(app.openapi()["paths"]) | {"/", "/lab", "/calibrate", "/openapi.json"}
-    app.add_middleware(Observed, known=lambda: known)
     app.add_middleware(Edge, settings=bounds)
+    app.add_middleware(Observed, known=known, prefix=bounds.prefix)
     return app

@@ -100,9 +100,9 @@ class _Body:
     async def receive(self) -> Message:
         if self._whole:
             return await self._receive()
-        left = self._deadline - asyncio.get_running_loop().time()
         try:
-            message = await asyncio.wait_for(self._receive(), max(left, 0.0))
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
         except TimeoutError:
             detail = f"expected the whole body within {self._seconds:g} s"
             raise HTTPException(408, detail) from None

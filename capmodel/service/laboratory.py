@@ -91,10 +91,15 @@ def _paging(block_size: int, seed: int) -> dict[str, Any]:
     sides = {}
     for name, sharing in (("shared", True), ("alone", False)):
         requests, free = paged_requests(block_size, prefix_sharing=sharing, seed=seed)
-        used = {block for request in requests for block in request.table}
+        filled = {
+            block: min(block_size, request.tokens - place * block_size)
+            for request in requests
+            for place, block in enumerate(request.table)
+        }
         sides[name] = {
             "requests": [asdict(request) for request in requests],
             "free_blocks": free,
-            "used_blocks": len(used),
+            "used_blocks": len(filled),
+            "empty_places": len(filled) * block_size - sum(filled.values()),
         }
     return {"block_size": block_size, **plain(sides)}

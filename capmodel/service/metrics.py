@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Callable
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -42,9 +41,10 @@ def metrics_response() -> Response:
 class Observed:
     """ASGI middleware that counts and times requests by route."""
 
-    def __init__(self, app: ASGIApp, known: Callable[[], set[str]]):
+    def __init__(self, app: ASGIApp, known: set[str], prefix: str):
         self._app = app
         self._known = known
+        self._prefix = prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -71,7 +71,7 @@ class Observed:
 
     def _route(self, scope: Scope) -> str:
         """The route's own path; every other path is one label."""
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        path = scope["path"].removeprefix(self._prefix)
         if path.startswith("/static/"):
             return "/static"
-        return path if path in self._known() else "other"
+        return path if path in self._known else "other"

@@ -23,16 +23,16 @@ def shape_of(model: str | Mapping[str, Any]) -> ModelShape:
         return load_shape(model)
 
 
-def gpu_of(gpu: str | Mapping[str, Any]) -> Gpu:
+def gpu_of(gpu: str | Mapping[str, Any], field: str = "gpu") -> Gpu:
     """The catalogued GPU of a name, or the one that fields describe. Raises Refused."""
-    with told("gpu"):
+    with told(field):
         if isinstance(gpu, str):
-            check_gpu_name(gpu, "gpu")
+            _check_gpu_name(gpu, field)
             return load_gpu(gpu)
         return load_gpu(dict(gpu))
 
 
-def check_gpu_name(name: str, field: str) -> None:
+def _check_gpu_name(name: str, field: str) -> None:
     """Raise Refused for what the package would read as a file."""
     if name.strip().lower().endswith(_LIKE_A_PATH):
         expected = EXPECTED_OF["gpu"]

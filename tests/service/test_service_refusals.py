@@ -1,5 +1,6 @@
 """What a hostile or mistaken client gets: 4xx that says what to mend, never 500, never a file."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -195,3 +196,27 @@ def test_behind_a_prefix_with_and_without_it() -> None:
         assert 'href="/planner/static/' in page
         assert 'href="/static/' not in page
         assert behind.get("/planner/static/service.css").status_code == 200
+
+
+def test_a_body_that_comes_too_slowly_is_refused() -> None:
+    """The application is asked as a server would, with a body that never ends."""
+    app = create_app(Settings(jobs=1, body_timeout_s=0.05))
+    said: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        if said:
+            return {"type": "http.disconnect"}
+        await asyncio.sleep(30)
+        return {"type": "http.request", "body": b"", "more_body": True}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST",
+        "scheme": "http", "path": "/v1/kv", "raw_path": b"/v1/kv", "query_string": b"",
+        "root_path": "", "headers": [(b"content-type", b"application/json")],
+        "server": ("localhost", 80), "client": ("localhost", 1),
+    }  # fmt: skip
+    asyncio.run(app(scope, receive, send))
+    assert said[0]["status"] == 408

@@ -108,7 +108,7 @@ function showPaging() {
   const size = lab.paging.block_size;
   const other = lab.paging[side === "shared" ? "alone" : "shared"];
   const computed = (one) => one.requests.reduce((sum, request) => sum + request.tokens_computed, 0);
-  byId("paging-told").textContent = `${found.used_blocks} blocks of ${size} tokens hold three requests, ${computed(found)} tokens computed; ${side === "shared" ? "each alone" : "with the prefix shared"} it is ${other.used_blocks} blocks and ${computed(other)} tokens. The answers are ${[...found.requests, ...other.requests].every((one) => one.same_answer) ? "the same" : "not the same"}.`;
+  byId("paging-told").textContent = `${found.used_blocks} blocks of ${size} tokens hold three requests with ${found.empty_places} places empty, ${computed(found)} tokens computed; ${side === "shared" ? "each alone" : "with the prefix shared"} it is ${other.used_blocks} blocks and ${computed(other)} tokens. The answers are ${[...found.requests, ...other.requests].every((one) => one.same_answer) ? "the same" : "not the same"}.`;
   byId("blocks").replaceChildren(...found.requests.map((request) => {
     const blocks = request.table.map((number, i) => {
       const filled = Math.min(size, request.tokens - i * size);

@@ -193,6 +193,7 @@ function headline(found) {
     }
     figure("What binds", LIMITS[best.limited_by] ?? best.limited_by ?? "–", `a step goes mostly into ${best.step_ruled_by}`);
     figure("A million output tokens", dollars(found.costs.per_million_output), `input ${dollars(found.costs.per_million_input)}`);
+    if (found.clients) figure("Fits at once", whole(found.clients.fits.p50), "requests of this load, in one replica's cache");
     figure("In use", percent(best.estimate.utilisation), `one replica takes ${digits(best.capacity_per_replica)} requests/s`);
     figure("Calibration", found.calibration.name ?? "–", found.calibration.basis ?? found.calibration.id ?? "");
   }
