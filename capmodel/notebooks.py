@@ -107,6 +107,8 @@ def copy_notebooks(
     already and overwrite is not given; then nothing is written.
     """
     target = Path(folder)
+    if target.exists() and not target.is_dir():
+        raise ValueError(f"Got {target}, which is a file; name a folder")
     sources = find_notebooks()
     texts = {path.name: path.read_text(encoding="utf-8") for path in sources}
     if as_ipynb:

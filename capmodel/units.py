@@ -33,7 +33,7 @@ def format_seconds(seconds: float, digits: int = 3) -> str:
 
 def format_dollars(amount: float) -> str:
     """`'$12.30'`; below a cent three significant digits: `'$0.00123'`."""
-    if amount != 0 and abs(amount) < 0.01:
+    if amount != 0 and (abs(amount) < 0.01 or abs(amount) >= 1e15):
         return f"${amount:.3g}"
     return f"${amount:,.2f}"
 
@@ -53,4 +53,6 @@ def format_percent(fraction: float, digits: int = 1) -> str:
 
 def _significant(value: float, digits: int) -> str:
     text = f"{value:.{digits}g}"
+    if abs(value) >= 1e15:
+        return text
     return f"{float(text):,.0f}" if "e" in text else text

@@ -2,6 +2,7 @@
 
 import ast
 from dataclasses import asdict
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,8 @@ def run(
         raise ValueError(f"--out {out} is a file; name a folder")
     parameters = dict(map(_setting, settings))
     if runs is not None:
+        if not glob(str(Path(runs).expanduser())):
+            raise ValueError(f"Got --runs {runs}, but no such file, folder or glob exists")
         parameters["runs_file"] = str(Path(runs).expanduser().absolute())
     with progress_bar(quiet=as_json) as progress:
         done = run_notebooks(find_notebooks(folder, names), out, parameters, progress)

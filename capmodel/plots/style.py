@@ -89,8 +89,8 @@ def figure(width: float = 6.3, height: float = 3.2) -> Iterator[Figure]:
 
 
 def plain_number(value: float, _position: object = None) -> str:
-    """A tick as people write it: `'10,000'`, `'0.5'`; never `1e+04`."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    """A tick as people write it: `'10,000'`, `'0.5'`; never `1e+04`, but `1e+15`."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e12 else f"{value:.4g}"
 
 
 def series(index: int) -> dict[str, Any]:

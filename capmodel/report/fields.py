@@ -115,6 +115,8 @@ def cell(key: str, value: Any) -> str:
         return NONE
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list | dict):
+        return f"{len(value)} entries"
     if isinstance(value, str):
         return limit_words(value) if key == "limited_by" else value
     if key == "percentile":

@@ -1,5 +1,6 @@
 """The figures of a report as `Picture` blocks: data out of the dict, drawn by `capmodel.plots`."""
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -80,16 +81,20 @@ def grade_picture(grade_card: Sequence[Row], noise_floor: float | None) -> Pictu
 def residual_picture(residuals: Row, noise_floor: float | None) -> Picture | None:
     """Predicted against measured, and what is left over; None without rows.
 
-    `residuals` has `measured_s`, `predicted_s` [s] and, if known, `group` (a name a row).
+    `residuals` has `measured_s`, `predicted_s` [s], equally many, and, if known, `group` (a name a
+    row).
     """
     measured = np.asarray(residuals["measured_s"], dtype=float)
     predicted = np.asarray(residuals["predicted_s"], dtype=float)
-    if not len(measured):
+    if not len(measured) or len(measured) != len(predicted):
         return None
     relative = predicted / measured - 1
     with figure(6.7, 2.9) as fig:
         left, right = fig.subplots(1, 2)
-        draw_predicted(left, measured, predicted, residuals.get("group"))
+        group = residuals.get("group") or None
+        draw_predicted(
+            left, measured, predicted, group if len(group or ()) == len(measured) else None
+        )
         draw_residuals(right, 1e3 * measured, relative, "Measured step [ms]", noise_floor)
         svg = to_svg(fig, text_as_text=True)
     off = percent(float(np.mean(np.abs(relative))))
@@ -108,9 +113,9 @@ def interval_picture(coefficients: Sequence[Row]) -> Picture | None:
     names = [shortened(level_name(row)) for row in rows]
     with figure(6.7, 0.7 + 0.17 * len(rows)) as fig:
         for panel, name in zip(fig.subplots(1, 2, sharey=True), both, strict=True):
-            values = [row[name] for row in rows]
+            values = [math.nan if row[name] is None else row[name] for row in rows]
             reach = [1.645 * (_error(row, name) or 0.0) for row in rows]
-            low = [max(0.0, value - half) for value, half in zip(values, reach, strict=True)]
+            low = [max(value - half, 0.0) for value, half in zip(values, reach, strict=True)]
             high = [value + half for value, half in zip(values, reach, strict=True)]
             label = f"{name}: time over the datasheet's"
             draw_intervals(panel, names, values, low, high, label, 1.0)

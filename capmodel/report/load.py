@@ -16,7 +16,7 @@ def load_plan(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     source = Path(path)
     try:
-        plan = json.loads(source.read_text(encoding="utf-8-sig"))
+        plan = json.loads(source.read_text(encoding="utf-8-sig"), parse_constant=_no_number)
     except FileNotFoundError as error:
         raise ValueError(f"Got {source}, but no such file exists") from error
     except IsADirectoryError as error:
@@ -27,9 +27,17 @@ def load_plan(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(
             f"Got {source}, but it is not whole JSON (line {error.lineno}: {error.msg})"
         ) from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"Got {source}, but no plan has a number or a nesting as large as in it"
+        ) from error
     try:
         check_plan(plan)
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from error
     result: dict[str, Any] = plan
     return result
+
+
+def _no_number(text: str) -> None:
+    """NaN and Infinity, which JSON has not, are unknown."""

@@ -5,17 +5,21 @@ import math
 from capmodel.units import format_bytes
 
 NONE = "–"
+# Beyond these, digits would fill the line.
+_HUGE, _TINY = 1e15, 1e-9
 
 
 def number(value: float | None, digits: int = 3) -> str:
     """`digits` significant digits, integers kept whole: `'0.0312'`, `'12.3'`, `'70,272'`.
 
-    None, NaN and infinity are a dash.
+    None, NaN and infinity are a dash; from 10^15 on, and below 10^-9, the exponent stays.
     """
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return NONE
+    if abs(value) >= _HUGE or 0 < abs(value) < _TINY:
+        return f"{value:.{digits}g}"
     if isinstance(value, int):
         return f"{value:,}"
-    if value is None or not math.isfinite(value):
-        return NONE
     if value == 0:
         return "0"
     places = digits - 1 - math.floor(math.log10(abs(value)))
@@ -34,12 +38,14 @@ def percent(fraction: float | None) -> str:
     """`percent(0.0312)` is `'3.1 %'`; a dash for None."""
     if fraction is None or not math.isfinite(fraction):
         return NONE
-    return f"{100 * fraction:,.1f} %"
+    return f"{100 * fraction:,.1f} %" if abs(fraction) < _HUGE else f"{100 * fraction:.3g} %"
 
 
 def whole(value: float | None) -> str:
     """`whole(1234.0)` is `'1,234'`; a dash for None."""
-    return NONE if value is None or not math.isfinite(value) else f"{value:,.0f}"
+    if value is None or not math.isfinite(value):
+        return NONE
+    return f"{value:,.0f}" if abs(value) < _HUGE else f"{value:.3g}"
 
 
 def bytes_text(n_bytes: float | None) -> str:

@@ -23,6 +23,7 @@ from capmodel.report.plan_sections import (
     steps_blocks,
     workload_blocks,
 )
+from capmodel.report.schema import CHOSEN, PLAN, breach
 
 Row = Mapping[str, Any]
 SCHEMA_VERSION = 1
@@ -78,26 +79,17 @@ def check_plan(plan: Row) -> None:
         )
     version = plan.get("schema_version")
     if version != SCHEMA_VERSION:
+        newer = isinstance(version, int) and version > SCHEMA_VERSION
         raise ValueError(
-            f"Got a plan of schema version {version!r}, but expected {SCHEMA_VERSION}: make it "
-            "again with this version of capmodel"
+            f"Got a plan of schema version {str(version)[:20]}, but this capmodel reads "
+            f"{SCHEMA_VERSION}: "
+            + ("install the capmodel that wrote it" if newer else "plan again with this capmodel")
         )
-    missing = sorted(_PARTS - plan.keys())
-    if plan.get("recommendation"):
-        missing += sorted(_CHOSEN_PARTS - plan.keys())
-    if missing:
-        raise ValueError(f"Got a plan without {', '.join(missing)}: is the file whole?")
-
-
-_PARTS = {
-    *("package_version", "seed", "feasible", "message", "warnings", "model", "workload", "slo"),
-    *("recommendation", "closest", "alternatives", "tried", "rejected", "pareto", "what_ifs"),
-    *("sensitivities", "not_modelled"),
-}
-_CHOSEN_PARTS = {
-    *("latency", "simulation", "costs", "break_even", "energy", "memory", "clients", "steps"),
-    *("crossover", "calibration", "assumptions"),
-}
+    chosen = plan.get("recommendation", True) is not None
+    spec = PLAN | CHOSEN if chosen else PLAN
+    wrong = breach(plan, spec)
+    if wrong:
+        raise ValueError(f"This plan cannot be read: {wrong}")
 
 
 def _subtitle(plan: Row) -> str:

@@ -165,7 +165,7 @@ def test_report_renders_by_suffix(tmp_path, suffix):
         ('{"kind": "plan", "schema_ver', "not whole JSON"),
         ("[]", "expected a plan"),
         ('{"kind": "plan", "schema_version": 2}', "schema version 2"),
-        ('{"kind": "plan", "schema_version": 1}', "is the file whole"),
+        ('{"kind": "plan", "schema_version": 1}', "package_version is missing"),
         (b"\xff\xfe\x00", "not text"),
     ],
 )

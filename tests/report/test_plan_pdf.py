@@ -138,7 +138,7 @@ def test_what_is_no_plan_is_refused(change, message, tmp_path):
     broken = {**plans.plan(), **change}
     if message is None:
         del broken["rejected"]
-        message = "without rejected"
+        message = "rejected is missing"
     for write in (write_plan_pdf, write_plan_html):
         with pytest.raises(ValueError, match=message):
             write(broken, tmp_path / "plan.out")
