@@ -59,8 +59,8 @@ def test_a_few_runs_help_a_gpu_unlike_the_others(
 ) -> None:
     slow = {"step_time_s": 1.6 * new_rows["step_time_s"], "throughput_tok_s": np.nan}
     found = curve(without_h200, new_rows.assign(**slow))
-    assert found[3] < 0.5 * found[0]
-    assert found[8] < 0.4 * found[0]
+    assert found[3] < 0.7 * found[0]
+    assert found[8] < 0.5 * found[0]
     assert found[20] < found[3]
 
 
