@@ -21,6 +21,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "04_regressor": {"n_rows": 240, "trees": 20},
     "05_capacity_plan": {"rate": 2.0, "gpus": ["h100", "l40s"]},
     "06_cache_compression": {"text_rows": 2, "question_rows": 2, "budgets": (32,)},
+    "07_new_gpu_in_ten_runs": {"n_rows": 900, "draws": 1, "n_runs": 5},
 }  # fmt: skip
 NOTEBOOKS = {path.stem: path for path in find_notebooks()}
 
