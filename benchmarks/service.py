@@ -141,11 +141,11 @@ def family(pid: int) -> list[int]:
 
 
 def resident_mib(pid: int) -> float:
-    """Memory of the service, shared pages counted once by their share [MiB]."""
+    """Memory of its own (not of files), shared pages counted by their share [MiB]."""
     total = 0
     for one in family(pid):
         for line in Path(f"/proc/{one}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
+            if line.startswith("Pss_Anon:"):
                 total += int(line.split()[1])
     return total / 1024
 

@@ -122,9 +122,24 @@ def _expectation(error: Any) -> str:
     known = _EXPECTATIONS.get(error["type"])
     if known:
         return known
-    text = str(error["msg"]).removeprefix("Value error, ")
-    text = text.removeprefix("Input should be ").removeprefix("Input should have ")
+    text = str(error["msg"])
+    for begin, ours in _BEGINNINGS.items():
+        if text.startswith(begin):
+            return ours + text.removeprefix(begin)
     return text[:1].lower() + text[1:]
+
+
+# How pydantic's sentences begin -> how an expectation reads.
+_BEGINNINGS = {
+    "Value error, ": "",
+    "Input should be greater": "a number greater",
+    "Input should be less": "a number less",
+    "Input should be ": "",
+    "String should have ": "a text of ",
+    "String should match pattern ": "a text like ",
+    "List should have ": "a list of ",
+    "Dictionary should have ": "an object of ",
+}
 
 
 def _place(loc: Sequence[Any]) -> str:

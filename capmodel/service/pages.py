@@ -73,7 +73,7 @@ def _asked(request: Request) -> dict[str, Any]:
         return {**DEFAULTS, "gpu": [DEFAULTS["gpu"]], "simulate": True}
     values: dict[str, Any] = {**dict.fromkeys(DEFAULTS, ""), "load": "rate", **given}
     values["gpu"] = [name[:_LONGEST] for name in request.query_params.getlist("gpu")]
-    values["simulate"] = given.get("simulate") == "1"
+    values["simulate"] = given.get("simulate", "1") != "0"
     return values
 
 

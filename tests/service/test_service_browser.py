@@ -85,7 +85,6 @@ def test_plan_as_typed_share_and_download(page: Any, address: str, tmp_path: Pat
     page.fill("#model", "llama-3-8b")
     page.fill("#amount", "3")
     page.fill("#input_len", "700")
-    page.wait_for_selector("#results[aria-busy=true]")
     page.wait_for_selector(PLANNED)
     own = cm.plan(
         "llama-3-8b", "h100-sxm", rate=3, input_len=700, output_len=200, slo_ttft_p95=2,
@@ -103,6 +102,9 @@ def test_plan_as_typed_share_and_download(page: Any, address: str, tmp_path: Pat
     assert shared.input_value("#model") == "llama-3-8b"
     assert figures(shared) == figures(page)
     shared.close()
+    page.uncheck("#simulate")
+    page.wait_for_selector(PLANNED)
+    assert "simulate=0" in page.url
 
     for kind, start in (
         ("csv", b"status,gpu"),

@@ -220,3 +220,21 @@ def test_a_body_that_comes_too_slowly_is_refused() -> None:
     }  # fmt: skip
     asyncio.run(app(scope, receive, send))
     assert said[0]["status"] == 408
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"rate": 0}, "a number greater than 0"),
+        ({"memory_fraction": 2}, "a number less than or equal to 1"),
+        ({"model": "x" * 201}, "a text of at most 200 characters"),
+        ({"gpu": ["a10"] * 17}, "a list of at most 16 items"),
+        ({"seed": 1.5}, "a whole number"),
+        ({"simulate": 1}, "true or false"),
+    ],
+)
+def test_expectations_read_as_words(
+    client: TestClient, change: dict[str, Any], expected: str
+) -> None:
+    answer = client.post("/v1/plan", json={**LOAD, **change})
+    assert expected in answer.json()["detail"][0]["expected"]

@@ -62,6 +62,7 @@ function keepInAddress() {
   for (const [name, value] of new FormData(form)) {
     if (name !== "config" && value !== "") query.append(name, value);
   }
+  query.set("simulate", fields.simulate.checked ? "1" : "0");
   const own = fields.config.value.trim();
   const hash = own ? `#config=${encodeURIComponent(own)}` : "";
   history.replaceState(null, "", `${location.pathname}?${query}${hash}`);
@@ -177,7 +178,7 @@ function headline(found) {
     node("dd", { textContent: value }, ...notes.map((note) => (typeof note === "string" ? node("small", { textContent: note }) : note)))));
   if (!best) {
     const near = found.closest;
-    byId("fleet").textContent = "Nothing keeps the promises";
+    byId("fleet").textContent = near?.stage === "memory" ? "It does not fit" : "Nothing keeps the promises";
     if (near) figure("Closest", `${near.tp} × ${near.gpu}`, `${near.weight_dtype} weights, ${near.kv_dtype} cache`);
   } else {
     byId("fleet").textContent = `${best.n_gpus} × ${best.gpu}`;
@@ -305,6 +306,9 @@ function others(found) {
   byId("rejected-summary").textContent = `Set aside: ${found.rejected.length}`;
   byId("rejected-table").replaceChildren(table("Deployments set aside, and why", [
     ["Deployment", (row) => `${row.tp} × ${row.gpu}, ${row.weight_dtype}/${row.kv_dtype}`], ["By", (row) => row.stage], ["Why", (row) => row.reason]], found.rejected));
+  for (const [id, rows] of [["what-if-table", found.what_ifs], ["assumptions-table", found.assumptions ?? []], ["rejected-table", found.rejected]]) {
+    byId(id).closest("details").hidden = !rows.length;
+  }
   byId("what-if-table").replaceChildren(table("The same load, one thing changed", [
     ["Change", (row) => row.name], ["GPUs", (row) => whole(row.n_gpus), true], ["$/hour", (row) => dollars(row.dollars_per_hour), true],
     ["First token p95", (row) => seconds(row.ttft_p95_s), true], ["Each token p95", (row) => seconds(row.tpot_p95_s), true], ["", (row) => row.note || ""]], found.what_ifs));
@@ -387,6 +391,7 @@ async function save(button) {
 
 function later() {
   clearTimeout(timer);
+  results.setAttribute("aria-busy", "true");
   timer = setTimeout(plan, 350);
 }
 
