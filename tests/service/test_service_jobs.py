@@ -1,0 +1,103 @@
+"""A job is ended by the clock, by its memory or by its own death; the next one is answered."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capmodel.service.errors import Refused
+from capmodel.service.jobs import Jobs
+from capmodel.service.settings import MIB, Settings
+
+
+def fine(body: Mapping[str, Any]) -> Any:
+    return {"pid": os.getpid(), **body}
+
+
+def slow(_body: Mapping[str, Any]) -> None:
+    time.sleep(60)
+
+
+def deaf(_body: Mapping[str, Any]) -> None:
+    """In LAPACK for most of a minute: no signal is heard there."""
+    np.linalg.svd(np.tri(5000))
+
+
+def greedy(_body: Mapping[str, Any]) -> int:
+    return int(np.ones(1 << 32).sum())  # 32 GiB
+
+
+def dying(_body: Mapping[str, Any]) -> None:
+    os.abort()
+
+
+def wrong(_body: Mapping[str, Any]) -> None:
+    raise ValueError("Got batch_size=0, but expected a positive number")
+
+
+def deep(body: Mapping[str, Any]) -> Any:
+    return deep(body)
+
+
+def refusal(job: Callable[[Mapping[str, Any]], Any], timeout_s: float = 20.0) -> Refused:
+    """What `job` is refused with; a good job is answered after it."""
+
+    async def ask() -> Refused:
+        jobs = Jobs(Settings(jobs=1, job_memory_bytes=4096 * MIB))
+        try:
+            with pytest.raises(Refused) as refused:
+                await jobs.run(job, {}, timeout_s)
+            assert (await jobs.run(fine, {"x": 1}, 60.0))["x"] == 1
+            assert jobs.waiting == 0
+            return refused.value
+        finally:
+            jobs.close()
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("job", "timeout_s", "status", "words"),
+    [
+        (slow, 0.2, 504, "stopped after 0.2 s"),
+        (greedy, 20.0, 413, "out of memory"),
+        (dying, 20.0, 504, "given up"),
+        (wrong, 20.0, 422, "a positive number"),
+        (deep, 20.0, 422, "too large"),
+    ],
+)
+def test_a_bad_job_ends_and_the_next_is_answered(
+    job: Callable[[Mapping[str, Any]], Any], timeout_s: float, status: int, words: str
+) -> None:
+    refused = refusal(job, timeout_s)
+    assert refused.status == status
+    assert words in refused.problems[0].message
+
+
+@pytest.mark.slow
+def test_a_job_that_hears_no_signal_is_ended_with_its_process() -> None:
+    refused = refusal(deaf, 2.0)
+    assert refused.status == 504
+    assert "given up" in refused.problems[0].message  # the process, not the alarm
+
+
+def test_close_ends_what_runs() -> None:
+    async def ask() -> int:
+        jobs = Jobs(Settings(jobs=1))
+        pid = int((await jobs.run(fine, {}, 60.0))["pid"])
+        running = asyncio.create_task(jobs.run(slow, {}, 60.0))
+        await asyncio.sleep(0.3)
+        jobs.close()
+        with pytest.raises(Refused):
+            await running
+        return pid
+
+    start = time.monotonic()
+    pid = asyncio.run(ask())
+    assert time.monotonic() - start < 50
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
