@@ -4,13 +4,15 @@ Datasheet bandwidth and dense FLOP/s stand apart from the memory a driver report
 """
 
 import difflib
-import os
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
+from capmodel.arguments import Span, number
+from capmodel.own_folder import NONE, State, own_folder
 from capmodel.words import one_line, shown
 
 # The dtype a matmul runs in, by weight dtype, best first: int4 and int8 weights are
@@ -39,6 +41,7 @@ _RANGES = {
     "price_low": (1e-3, 1e4, "$/h", "price is of one GPU for one hour"),
     "price_high": (1e-3, 1e4, "$/h", "price is of one GPU for one hour"),
 }
+_FIGURE = Span("a positive number", 0.0, 1e30, open_low=True, open_high=True)
 # 16-bit FLOP per byte of bandwidth: the GPUs of the catalogue lie between 110 and 500.
 _INTENSITY = (2.0, 2e4)
 
@@ -94,7 +97,10 @@ class Gpu:
         )
 
 
-def load_gpu(gpu: "str | dict[str, object] | Path | Gpu") -> Gpu:
+GpuLike = str | Mapping[str, object] | Path | Gpu
+
+
+def load_gpu(gpu: GpuLike) -> Gpu:
     """The card that `gpu` means.
 
     gpu: a name or alias, the path of a TOML file, a dict of its fields, or a Gpu, returned as it
@@ -104,26 +110,28 @@ def load_gpu(gpu: "str | dict[str, object] | Path | Gpu") -> Gpu:
     """
     if isinstance(gpu, Gpu):
         return gpu
-    if isinstance(gpu, dict):
-        name = gpu.get("name", "my-gpu")
-        return _build(
-            str(name), {key: value for key, value in gpu.items() if key != "name"}, "dict"
+    if isinstance(gpu, Mapping):
+        return _build({"name": "my-gpu", **gpu}, "dict")
+    if not isinstance(gpu, str | Path):
+        raise ValueError(
+            f"Got gpu={shown(gpu)}, but expected a name, the path of a TOML file, a dict of "
+            "figures or a Gpu"
         )
     text = str(gpu)
     if text.lower().endswith(".toml"):
         return _from_file(Path(text))
-    return _by_name(text, os.environ.get("CAPMODEL_CATALOG", ""))
+    return _by_name(text, own_folder())
 
 
 def gpu_names() -> list[str]:
     """Names of the catalogue, one's own entries included."""
-    return sorted(_catalogue(os.environ.get("CAPMODEL_CATALOG", "")))
+    return sorted(_catalogue(own_folder()))
 
 
 def is_shipped(name: str) -> bool:
     """True for a GPU whose figures are those of the package's own catalogue."""
     try:
-        return load_gpu(name) == _by_name(name, "")
+        return load_gpu(name) == _by_name(name, NONE)
     except ValueError:
         return False
 
@@ -153,8 +161,8 @@ def out_of_proportion(bandwidth_bytes_per_s: float, flops_per_s: float) -> str |
 
 
 @lru_cache(maxsize=512)
-def _by_name(text: str, own_folder: str) -> Gpu:
-    catalogue = _catalogue(own_folder)
+def _by_name(text: str, own: State) -> Gpu:
+    catalogue = _catalogue(own)
     wanted = _normal(text)
     index = {_normal(name): name for name in catalogue}
     for name, gpu in catalogue.items():
@@ -165,58 +173,77 @@ def _by_name(text: str, own_folder: str) -> Gpu:
     candidates = sorted(name for key, name in index.items() if key.startswith(wanted + "-"))
     candidates = list(dict.fromkeys(candidates))
     if len(candidates) > 1:
-        raise ValueError(f"GPU {text!r} is ambiguous; say which: {', '.join(candidates)}")
+        raise ValueError(f"GPU {shown(text)} is ambiguous; say which: {', '.join(candidates)}")
     if len(candidates) == 1:
         return catalogue[candidates[0]]
     near = [index[key] for key in difflib.get_close_matches(wanted, index, n=6, cutoff=0.5)]
     hint = ", ".join(dict.fromkeys(near)) or ", ".join(sorted(catalogue))
     raise ValueError(
-        f"Got GPU {text!r}, which is not in the catalogue; nearest: {hint}. "
-        "An entry of your own is a TOML file: give its path, or a folder in CAPMODEL_CATALOG"
+        f"Got GPU {shown(text)}, which is not in the catalogue; nearest: {hint} "
+        "(`capmodel catalog gpus` lists all). An entry of your own is a TOML file: "
+        "give its path, or a folder in CAPMODEL_CATALOG"
     )
 
 
 @lru_cache(maxsize=8)
-def _catalogue(own_folder: str) -> dict[str, Gpu]:
+def _catalogue(own: State) -> dict[str, Gpu]:
     text = (files("capmodel") / "catalog" / "gpus.toml").read_text(encoding="utf-8")
-    gpus = {name: _build(name, entry, "gpus.toml") for name, entry in tomllib.loads(text).items()}
-    if own_folder:
-        for path in sorted(Path(own_folder).glob("*.toml")):
-            if "memory_bytes" in path.read_text(encoding="utf-8"):
-                gpu = _from_file(path)
-                gpus[gpu.name] = gpu
+    gpus = {
+        name: _build({"name": name, **entry}, "gpus.toml")
+        for name, entry in tomllib.loads(text).items()
+    }
+    folder, listed = own
+    for name in (name for name, *_ in listed if "/" not in name and name.endswith(".toml")):
+        path = Path(folder) / name
+        if is_gpu_entry(_entry(path)):
+            gpu = _from_file(path)
+            gpus[gpu.name] = gpu
     return gpus
 
 
+def is_gpu_entry(entry: Mapping[str, object]) -> bool:
+    """Whether a TOML table means a GPU, complete or not: what figures it has are a GPU's."""
+    figures = {field.name for field in fields(Gpu) if field.name.endswith(("_bytes", "_per_s"))}
+    return bool(figures & set(entry)) and not {"groups", "base"} & set(entry)
+
+
 def _from_file(path: Path) -> Gpu:
+    return _build({"name": path.stem, **_entry(path)}, str(path))
+
+
+def _entry(path: Path) -> dict[str, object]:
     try:
-        entry = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"GPU file {path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"GPU file {path} is not TOML: {error}") from error
-    name = str(entry.pop("name", path.stem))
-    return _build(name, entry, str(path))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError) as error:
+        where, why = one_line(path), one_line(error)
+        if isinstance(error, OSError):
+            raise ValueError(f"GPU file {where} cannot be read: {error.strerror}") from error
+        raise ValueError(f"GPU file {where} is not TOML: {why}") from error
 
 
-def _build(name: str, entry: dict[str, object], where: str) -> Gpu:
-    known = {field.name for field in fields(Gpu)} - {"name"}
+def _build(entry: Mapping[str, object], where: str) -> Gpu:
+    known = {field.name for field in fields(Gpu)}
     values: dict[str, object] = {}
     problems: list[str] = []
     for key, value in entry.items():
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=2) or sorted(known)
-            problems.append(f"unknown field {key!r}; did you mean {' or '.join(near)}?")
+            near = difflib.get_close_matches(str(key), known, n=2) or sorted(known)
+            problems.append(f"unknown field {shown(key)}; did you mean {' or '.join(near)}?")
         elif key == "aliases":
-            values[key] = tuple(str(item) for item in value) if isinstance(value, list) else ()
+            if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+                values[key] = tuple(one_line(item) for item in value)
+            else:
+                problems.append(f"aliases is {shown(value)}, but expected a list of names")
         elif key in _RANGES or key.endswith("_per_s"):
             wrong = _wrong_figure(key, value)
             if wrong:
                 problems.append(f"{key} is {shown(value)}, but {wrong}")
             else:
                 values[key] = float(value)  # type: ignore[arg-type]
+        elif not isinstance(value, str) or (key == "name" and not value.strip()):
+            problems.append(f"{key} is {shown(value)}, but expected a text")
         else:
-            values[key] = str(value)
+            values[key] = one_line(value)
     if "memory_bytes" not in entry:
         needed = [key for key in ("bandwidth_bytes_per_s", "bf16_flops_per_s") if key not in entry]
         more = f" (and {' and '.join(needed)}, which step times need)" if needed else ""
@@ -226,14 +253,17 @@ def _build(name: str, entry: dict[str, object], where: str) -> Gpu:
         odd = out_of_proportion(values["bandwidth_bytes_per_s"], peak)  # type: ignore[arg-type]
         problems += [odd] if odd else []
     if problems:
-        raise ValueError(f"GPU {one_line(name)} ({where}): {'; '.join(problems)}")
-    return Gpu(name=name, **values)  # type: ignore[arg-type]
+        raise ValueError(
+            f"GPU {one_line(entry['name'])} ({one_line(where)}): {'; '.join(problems)}"
+        )
+    return Gpu(**values)  # type: ignore[arg-type]
 
 
 def _wrong_figure(key: str, value: object) -> str | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
+    try:
+        return implausible(key, number(key, value, _FIGURE))
+    except ValueError:
         return "expected a positive number"
-    return implausible(key, value)
 
 
 def _normal(text: str) -> str:

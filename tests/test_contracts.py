@@ -28,12 +28,12 @@ from capmodel.splits import CONFIGURATION, SPLITS
 
 PACKAGE = Path(cm.__file__).parent
 FLOORS = (
-    {"units", "dtypes", "shapes", "gpus", "words", "engines"},
+    {"units", "dtypes", "shapes", "gpus", "words", "engines", "arguments", "own_folder"},
     {"kvcache", "weights", "runs", "distributed", "cells", "problems", "own_entries"},
     {"memory", "ingest", "datasets"},
     {"features", "traffic"},
     {"quality", "roofline", "regressor", "splits", "baselines", "steptime", "coverage", "profile",
-     "saturation"},
+     "saturation", "ceiling"},
     {"conformal", "estimators", "evaluation", "adaptation", "suggestion"},
     {"intervals", "calibration", "prediction"},
     {"workload", "simulation", "planner", "costs"},

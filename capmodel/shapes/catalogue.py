@@ -5,7 +5,6 @@ before the packaged ones.
 """
 
 import difflib
-import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,12 +13,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from capmodel.own_folder import VARIABLE, State, own_folder
 from capmodel.shapes.config import config_name, is_config, shape_from_config
 from capmodel.shapes.entry import shape_from_entry
 from capmodel.shapes.files import read_table
 from capmodel.shapes.model import ModelShape
-
-VARIABLE = "CAPMODEL_CATALOG"
+from capmodel.words import one_line, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Catalogue:
 
 def shape_names() -> tuple[str, ...]:
     """Names of all catalogued models, sorted."""
-    return tuple(sorted(_catalogue(os.environ.get(VARIABLE, "")).entries))
+    return tuple(sorted(_catalogue(own_folder()).entries))
 
 
 def find_shape(name: str) -> ModelShape:
@@ -42,12 +41,12 @@ def find_shape(name: str) -> ModelShape:
     Raises ValueError for an unknown name (with the nearest) or an ambiguous one (with the
     candidates).
     """
-    return _find(name, os.environ.get(VARIABLE, ""))
+    return _find(name, own_folder())
 
 
 def in_catalogue(name: str) -> bool:
     """Whether `find_shape(name)` has an answer."""
-    return len(_catalogue(os.environ.get(VARIABLE, "")).spellings.get(spelling(name), ())) == 1
+    return len(_catalogue(own_folder()).spellings.get(spelling(name), ())) == 1
 
 
 def spelling(name: str) -> str:
@@ -56,25 +55,25 @@ def spelling(name: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _find(name: str, folder: str) -> ModelShape:
+def _find(name: str, folder: State) -> ModelShape:
     catalogue = _catalogue(folder)
     owners = catalogue.spellings.get(spelling(name), ())
     if len(owners) == 1:
         return _shape(owners[0], folder)
     if len(owners) > 1:
-        raise ValueError(f"Got model {name!r}, but that names several: {', '.join(owners)}")
+        raise ValueError(f"Got model {shown(name)}, but that names several: {', '.join(owners)}")
     raise ValueError(_unknown(name, catalogue))
 
 
 @lru_cache(maxsize=4096)
-def _shape(name: str, folder: str) -> ModelShape:
+def _shape(name: str, folder: State) -> ModelShape:
     found = _catalogue(folder).entries[name]
     entry = tomllib.loads(found) if isinstance(found, str) else found
     if is_config(entry):
         return shape_from_config(entry, name=name)
     base = _find(str(entry["base"]), folder) if "base" in entry else None
     if base is not None and spelling(base.name) == spelling(name):
-        raise ValueError(f"Got model {name!r} as its own base; name another entry")
+        raise ValueError(f"Got model {shown(name)} as its own base; name another entry")
     return shape_from_entry(entry, base)
 
 
@@ -85,22 +84,23 @@ def _unknown(name: str, catalogue: Catalogue) -> str:
          for owner in owners}
     )  # fmt: skip
     if 1 < len(begin) <= 12:
-        return f"Got model {name!r}, but that names several: {', '.join(begin)}"
+        return f"Got model {shown(name)}, but that names several: {', '.join(begin)}"
     tail = wanted.rsplit("/", 1)[-1]
     known = {key.rsplit("/", 1)[-1]: owners[0] for key, owners in catalogue.spellings.items()}
     near = difflib.get_close_matches(tail, known, n=5, cutoff=0.6)
+    near = near or difflib.get_close_matches(tail, known, n=3, cutoff=0.2)
     nearest = ", ".join(dict.fromkeys([*begin[:5], *(known[key] for key in near)]))
     hint = f"; the nearest are {nearest}" if nearest else ""
     return (
-        f"Got model {name!r}, but the catalogue has no such name{hint}. Give the path of its "
+        f"Got model {shown(name)}, but the catalogue has no such name{hint}. Give the path of its "
         f"config.json, a Hugging Face id with download=True (--download), or an entry of your "
-        f"own in the folder {VARIABLE} names"
+        f"own in the folder {VARIABLE} names; `capmodel catalog models` lists all"
     )
 
 
 @lru_cache(maxsize=16)
-def _catalogue(folder: str) -> Catalogue:
-    own = _own_entries(Path(folder).expanduser()) if folder else {}
+def _catalogue(folder: State) -> Catalogue:
+    own = _own_entries(*folder)
     texts = {
         file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
         for file in resources.files("capmodel").joinpath("catalog/models").iterdir()
@@ -121,26 +121,18 @@ def _catalogue(folder: str) -> Catalogue:
     return Catalogue({**texts, **own}, spellings)
 
 
-def _own_entries(folder: Path) -> dict[str, Mapping[str, Any]]:
-    if not folder.is_dir():
-        raise ValueError(
-            f"Got {VARIABLE}={str(folder)!r}, but expected a folder of TOML or JSON entries"
-        )
+def _own_entries(
+    folder: str, listed: tuple[tuple[str, int, int], ...]
+) -> dict[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
-    files = sorted(
-        file
-        for place in (folder, folder / "models")
-        if place.is_dir()
-        for file in place.iterdir()
-        if file.suffix in (".toml", ".json")
-    )
-    for file in files:
+    for name, *_ in listed:
+        file = Path(folder) / name
         try:
             table = read_table(file)
         except ValueError as error:
             raise ValueError(f"{error} (in the folder {VARIABLE} names)") from None
         if "groups" in table or "base" in table:
-            found[str(table.get("name", file.stem))] = {"name": file.stem, **table}
+            found[one_line(table.get("name", file.stem))] = {"name": file.stem, **table}
         elif is_config(table):
             found[config_name(table) or file.stem] = table
     return found

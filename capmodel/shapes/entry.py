@@ -14,12 +14,13 @@ A variant names its `base` entry and writes only what differs (its `quantization
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
 from types import UnionType
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from capmodel.shapes.attention import (
+    AttentionKind,
     CompressedAttention,
     CrossAttention,
     GatedDeltaNet,
@@ -39,6 +40,7 @@ from capmodel.shapes.model import (
     MoeMlp,
     Tower,
 )
+from capmodel.words import one_line, shown
 
 ATTENTION_KINDS = {
     "softmax": SoftmaxAttention,
@@ -56,33 +58,52 @@ MLP_KINDS = {"dense": DenseMlp, "moe": MoeMlp}
 
 Part = TypeVar("Part")
 
+_SAID = 12  # problems of one entry that are written out
+_LARGEST = 10**15  # no width, count or total comes near
+
 
 def shape_from_entry(entry: Mapping[str, Any], base: ModelShape | None = None) -> ModelShape:
     """Build a shape from a table in our own form; `base` supplies what a variant leaves out.
 
-    Raises ValueError that names the field: unknown, missing, of the wrong type or negative.
+    Raises one ValueError that names all fields that are unknown, missing, of the wrong type or
+    out of range.
     """
     table = {key: value for key, value in entry.items() if key != "base"}
-    where = f"shape {table.get('name', 'without a name')!s}"
-    for key in ("groups", "extra_groups"):
+    table["name"] = one_line(table.get("name") or "").strip()
+    where = f"shape {table['name'] or 'without a name'}"
+    problems: list[str] = []
+    for key, build in (("groups", _group), ("extra_groups", _group), ("towers", _tower)):
         if key in table:
-            table[key] = tuple(_group(row, f"{where}, {key}") for row in _rows(table, key, where))
-    if "towers" in table:
-        table["towers"] = tuple(
-            _build(Tower, row, f"{where}, towers") for row in _rows(table, "towers", where)
-        )
+            rows = _attempt(problems, _list, table[key], where, key) or []
+            table[key] = tuple(
+                _attempt(problems, build, row, f"{where}, {key} {place}")
+                for place, row in enumerate(rows, start=1)
+            )
     if isinstance(table.get("quantization"), Mapping):
-        table["quantization"] = _quantization(table["quantization"], where)
+        table["quantization"] = _attempt(problems, _quantization, table["quantization"], where)
     if "aliases" in table:
-        table["aliases"] = tuple(str(alias) for alias in _list(table["aliases"], where, "aliases"))
+        aliases = _attempt(problems, _list, table["aliases"], where, "aliases") or []
+        table["aliases"] = tuple(one_line(alias) for alias in aliases)
     if base is not None:
         inherited = {f.name: getattr(base, f.name) for f in fields(ModelShape)}
         inherited.update(aliases=(), notes="", name="")
         table = inherited | table
-    table["name"] = str(table.get("name") or "").strip()
-    shape = _build(ModelShape, table, where)
-    _check(shape, where)
+    shape = _attempt(problems, _build, ModelShape, table, where)
+    if shape is not None and not problems:
+        problems += _contradictions(shape, where)
+    if problems or shape is None:
+        more = f"; and {len(problems) - _SAID} more" if len(problems) > _SAID else ""
+        raise ValueError("; ".join(problems[:_SAID]) + more)
     return shape
+
+
+def _attempt(problems: list[str], build: Callable[..., Part], *arguments: Any) -> Part | None:
+    """What `build` makes of its arguments; where it raises, None, and what it said is kept."""
+    try:
+        return build(*arguments)
+    except ValueError as error:
+        problems.append(str(error))
+        return None
 
 
 def entry_from_shape(shape: ModelShape) -> dict[str, Any]:
@@ -92,11 +113,13 @@ def entry_from_shape(shape: ModelShape) -> dict[str, Any]:
     return {key: value for key, value in table.items() if value not in ((), [], "")}
 
 
-def _check(shape: ModelShape, where: str) -> None:
+def _contradictions(shape: ModelShape, where: str) -> list[str]:
+    """What fields of the right type say that cannot be."""
+    found = []
     if not shape.name:
-        raise ValueError(f"Got {where}, but expected a `name`")
+        found.append(f"Got {where}, but expected a `name`")
     if shape.hidden_size < 1 or shape.vocab_size < 1 or not shape.groups:
-        raise ValueError(
+        found.append(
             f"Got {where} with hidden_size={shape.hidden_size}, vocab_size={shape.vocab_size} and "
             f"{len(shape.groups)} layer groups, but expected at least one of each"
         )
@@ -105,62 +128,89 @@ def _check(shape: ModelShape, where: str) -> None:
         if isinstance(attention, SoftmaxAttention) and (
             attention.n_kv_heads < 1 or attention.n_heads % attention.n_kv_heads
         ):
-            raise ValueError(
+            found.append(
                 f"Got {where} with n_heads={attention.n_heads} and n_kv_heads="
                 f"{attention.n_kv_heads}, but expected KV heads that divide the heads"
             )
         mlp = group.mlp
         if isinstance(mlp, MoeMlp) and not 1 <= mlp.top_k <= mlp.n_experts:
-            raise ValueError(
+            found.append(
                 f"Got {where} with top_k={mlp.top_k} of n_experts={mlp.n_experts}, "
                 "but expected 1 <= top_k <= n_experts"
             )
+    quantization = shape.quantization
+    if quantization is not None and quantization.group_size == 0:
+        found.append(f"Got {where} with group_size=0, but expected at least 1, or none")
+    return found
 
 
 def _group(row: Any, where: str) -> LayerGroup:
     table = dict(_mapping(row, where))
+    problems: list[str] = []
     attention = table.get("attention")
     if attention is not None:
-        attention = dict(_mapping(attention, where))
-        if attention.get("indexer") is not None:
-            attention["indexer"] = _build(SparseIndexer, attention["indexer"], f"{where}, indexer")
-        if attention.get("kind") == "softmax" and "head_dim" in attention:
-            attention.setdefault("v_head_dim", attention["head_dim"])
-        table["attention"] = _kind(ATTENTION_KINDS, attention, f"{where}, attention")
-    if table.get("mlp") is not None:
-        table["mlp"] = _kind(MLP_KINDS, table["mlp"], f"{where}, mlp")
-    if table.get("state") is not None:
-        table["state"] = _kind(STATE_KINDS, table["state"], f"{where}, state")
+        table["attention"] = _attempt(problems, _attention, attention, where)
+    for key, kinds in (("mlp", MLP_KINDS), ("state", STATE_KINDS)):
+        if table.get(key) is not None:
+            table[key] = _attempt(problems, _kind, kinds, table[key], f"{where}, {key}")
     if table.get("cross") is not None:
-        table["cross"] = _build(CrossAttention, table["cross"], f"{where}, cross")
-    return _build(LayerGroup, table, where)
+        table["cross"] = _attempt(
+            problems, _build, CrossAttention, table["cross"], f"{where}, cross"
+        )
+    group = _attempt(problems, _build, LayerGroup, table, where)
+    if problems or group is None:
+        raise ValueError("; ".join(problems))
+    return group
+
+
+def _attention(row: Any, where: str) -> AttentionKind:
+    table = dict(_mapping(row, f"{where}, attention"))
+    if table.get("indexer") is not None:
+        table["indexer"] = _build(SparseIndexer, table["indexer"], f"{where}, indexer")
+    if table.get("kind") == "softmax" and "head_dim" in table:
+        table.setdefault("v_head_dim", table["head_dim"])
+    return _kind(ATTENTION_KINDS, table, f"{where}, attention")
+
+
+def _tower(row: Any, where: str) -> Tower:
+    return _build(Tower, row, where)
 
 
 def _quantization(row: Mapping[str, Any], where: str) -> CheckpointQuantization:
-    table = dict(row)
+    table, where = dict(row), f"{where}, quantization"
     if "kept" in table:
-        table["kept"] = tuple(str(name) for name in table["kept"])
+        table["kept"] = tuple(str(name) for name in _list(table["kept"], where, "kept"))
     if "kept_in_layers" in table:
-        table["kept_in_layers"] = tuple((str(p), int(n)) for p, n in table["kept_in_layers"])
-    return _build(CheckpointQuantization, table, f"{where}, quantization")
+        pairs = [
+            _list(pair, where, "kept_in_layers")
+            for pair in _list(table["kept_in_layers"], where, "kept_in_layers")
+        ]
+        if any(len(pair) != 2 or type(pair[1]) is not int for pair in pairs):
+            raise ValueError(
+                f"Got kept_in_layers={shown(table['kept_in_layers'])} in {where}, but expected "
+                "pairs of a pattern and a number of layers"
+            )
+        table["kept_in_layers"] = tuple((str(pattern), layers) for pattern, layers in pairs)
+    return _build(CheckpointQuantization, table, where)
 
 
 def _kind(kinds: Mapping[str, type[Part]], row: Any, where: str) -> Part:
     table = dict(_mapping(row, where))
     kind = table.pop("kind", None)
-    if kind not in kinds:
-        raise ValueError(f"Got {where} kind {kind!r}, but expected one of {', '.join(kinds)}")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise ValueError(f"Got {where} kind {shown(kind)}, but expected one of {', '.join(kinds)}")
     return _build(kinds[kind], table, where)
 
 
 def _build(part: type[Part], row: Any, where: str) -> Part:
     table = dict(_mapping(row, where))
     known: dict[str, Field[Any]] = {f.name: f for f in fields(part)}  # type: ignore[arg-type]
-    for key in table:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
-            raise ValueError(f"Got an unknown field {key!r} in {where}{hint}")
+    problems = []
+    for key in [key for key in table if key not in known]:
+        near = difflib.get_close_matches(str(key), known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
+        problems.append(f"Got an unknown field {shown(key)} in {where}{hint}")
+        del table[key]
     for name, f in known.items():
         if name not in table and f.default is MISSING and type(None) in get_args(f.type):
             table[name] = None
@@ -170,14 +220,16 @@ def _build(part: type[Part], row: Any, where: str) -> Part:
         if name not in table and f.default is MISSING and f.default_factory is MISSING
     ]
     if missing:
-        raise ValueError(f"Got {where} without {', '.join(missing)}; give each a value")
+        problems.append(f"Got {where} without {', '.join(missing)}; give each a value")
     for key, value in table.items():
-        _check_type(known[key], value, where)
+        _attempt(problems, _check_type, known[key], value, where)
+    if problems:
+        raise ValueError("; ".join(problems))
     return part(**table)
 
 
 def _check_type(spec: Field[Any], value: Any, where: str) -> None:
-    """Numbers and flags are checked; nested parts were built, so their type is right already."""
+    """Raise ValueError for a number, flag, text or part that is something else."""
     union = spec.type if isinstance(spec.type, UnionType) else None
     kinds = get_args(union) if union else (spec.type,)
     if value is None and type(None) in kinds:
@@ -186,11 +238,18 @@ def _check_type(spec: Field[Any], value: Any, where: str) -> None:
         if kind in kinds:
             if type(value) is not kind:
                 raise ValueError(
-                    f"Got {spec.name}={value!r} in {where}, but expected {kind.__name__}"
+                    f"Got {spec.name}={shown(value)} in {where}, but expected {kind.__name__}"
                 )
-            if isinstance(value, int) and value < 0 and spec.name != "other_parameters":
-                raise ValueError(f"Got {spec.name}={value} in {where}, but expected 0 or more")
+            low = -_LARGEST if spec.name == "other_parameters" else 0
+            if isinstance(value, int) and not low <= value <= _LARGEST:
+                raise ValueError(
+                    f"Got {spec.name}={shown(value)} in {where}, but expected 0 or more, up to "
+                    f"{_LARGEST:.0e}"
+                )
             return
+    classes = tuple(get_origin(kind) or kind for kind in kinds)
+    if not isinstance(value, classes):
+        raise ValueError(f"Got {spec.name}={shown(value)} in {where}, but expected a table")
 
 
 def _mapping(row: Any, where: str) -> Mapping[str, Any]:
@@ -203,10 +262,6 @@ def _list(value: Any, where: str, key: str) -> list[Any]:
     if not isinstance(value, list | tuple):
         raise ValueError(f"Got {key} of {where} as {type(value).__name__}, but expected a list")
     return list(value)
-
-
-def _rows(table: Mapping[str, Any], key: str, where: str) -> list[Any]:
-    return _list(table[key], where, key)
 
 
 def _table(part: Any) -> dict[str, Any]:

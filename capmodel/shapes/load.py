@@ -9,8 +9,10 @@ from capmodel.shapes.config import is_config, shape_from_config
 from capmodel.shapes.entry import shape_from_entry
 from capmodel.shapes.files import read_table
 from capmodel.shapes.model import ModelShape
+from capmodel.words import one_line, shown
 
 ModelLike = ModelShape | str | Path | Mapping[str, Any]
+_EXPECTED = "a name, the path of a config.json, a dict or a ModelShape"
 
 
 def load_shape(x: ModelLike, download: bool = False) -> ModelShape:
@@ -25,6 +27,8 @@ def load_shape(x: ModelLike, download: bool = False) -> ModelShape:
     if isinstance(x, ModelShape):
         return x
     if isinstance(x, str):
+        if not x.strip():
+            raise ValueError(f"Got model={x!r}, but expected {_EXPECTED}")
         if in_catalogue(x):
             return find_shape(x)
         path = _as_path(x)
@@ -39,14 +43,12 @@ def load_shape(x: ModelLike, download: bool = False) -> ModelShape:
         return _from_path(x)
     if isinstance(x, Mapping):
         return shape_from_table(x, name="")
-    raise ValueError(
-        f"Got a model of type {type(x).__name__}, but expected a name, a path, a dict or a "
-        "ModelShape"
-    )
+    raise ValueError(f"Got model={shown(x)}, but expected {_EXPECTED}")
 
 
 def shape_from_table(table: Mapping[str, Any], name: str) -> ModelShape:
     """A shape from a Hugging Face config or an entry of our own, told apart by their keys."""
+    name = one_line(name)
     if "groups" in table or "base" in table:
         base = find_shape(str(table["base"])) if "base" in table else None
         return shape_from_entry({"name": name or "unnamed", **table}, base)
@@ -75,7 +77,7 @@ def _from_path(path: Path) -> ModelShape:
     try:
         return shape_from_table(_with_quantization(read_table(file), file), name)
     except ValueError as error:
-        raise ValueError(f"{error} (in {file})") from None
+        raise ValueError(f"{error} (in {one_line(file)})") from None
 
 
 def _with_quantization(table: dict[str, Any], file: Path) -> dict[str, Any]:

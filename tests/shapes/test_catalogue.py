@@ -82,7 +82,7 @@ def test_unknown_and_ambiguous_names() -> None:
     for bad in ("", " ", "\0", "../..", "a" * 10_000):
         with pytest.raises(ValueError):
             load_shape(bad)
-    with pytest.raises(ValueError, match="type int"):
+    with pytest.raises(ValueError, match="model=7, but expected a name"):
         load_shape(7)  # type: ignore[arg-type]
 
 

@@ -19,6 +19,7 @@ from capmodel.shapes.config.states import state_layer
 from capmodel.shapes.config.towers import vision_towers
 from capmodel.shapes.config.whisper import whisper_shape
 from capmodel.shapes.model import LayerGroup, ModelShape
+from capmodel.words import one_line
 
 _NESTED = ("text_config", "language_config", "llm_config", "language_model_config")
 
@@ -31,7 +32,7 @@ def is_config(table: Mapping[str, Any]) -> bool:
 def config_name(table: Mapping[str, Any]) -> str:
     """The name a config gives itself, or an empty text."""
     name = table.get("_name_or_path")
-    return name.rstrip("/") if isinstance(name, str) else ""
+    return one_line(name.rstrip("/")) if isinstance(name, str) else ""
 
 
 def shape_from_config(config: Mapping[str, Any], name: str | None = None) -> ModelShape:

@@ -1,0 +1,105 @@
+"""Arguments of public functions: numbers in a span, texts and flags, or one line that says why not.
+
+An argument is what its name says or a ValueError: a text that looks like a number, a flag where a
+number is meant and an infinite figure are mistakes of the caller, and none of them is guessed at.
+NumPy's scalars are numbers.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capmodel.words import shown
+
+Array = npt.NDArray[Any]
+
+MOST = 1e12  # more tokens, sequences or GPUs than anybody has
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a number may be. said: in words, as it stands behind "expected"."""
+
+    said: str
+    low: float
+    high: float
+    whole: bool = False
+    open_low: bool = False
+    open_high: bool = False
+
+    def holds(self, value: Any) -> Any:
+        """Whether a number, or each of an array of them, lies in the span; NaN does not."""
+        above = value > self.low if self.open_low else value >= self.low
+        below = value < self.high if self.open_high else value <= self.high
+        return above & below
+
+
+POSITIVE = Span("a positive, finite number (up to 1e12)", 0.0, MOST, open_low=True)
+LENGTH = Span("a number from 1 up (to 1e12)", 1.0, MOST)
+COUNT = Span("a whole number of at least 1 (up to 1e12)", 1.0, MOST, whole=True)
+COUNT_OR_NONE = Span("0 or a positive whole number (up to 1e12)", 0.0, MOST, whole=True)
+GPUS = Span("a whole number of GPUs, at least 1 GPU", 1.0, 1e18, whole=True)
+SHARE = Span("a share between 0 and 1", 0.0, 1.0, open_low=True, open_high=True)
+FRACTION = Span("one in (0, 1]", 0.0, 1.0, open_low=True)
+BYTES = Span("0 or more bytes (up to 1e18)", 0.0, 1e18)
+
+
+def number(name: str, value: Any, span: Span) -> Any:
+    """`value` as a Python number, an int where the span is of whole ones.
+
+    Raises ValueError naming the argument, its value and what was expected.
+    """
+    kind = type(value)
+    if kind is not int and kind is not float:
+        if not isinstance(value, np.generic | np.ndarray) or np.ndim(value):
+            raise _refused(name, value, span)
+        if value.dtype.kind not in "iuf":
+            raise _refused(name, value, span)
+        value = value.item()
+    if not span.holds(value):
+        raise _refused(name, value, span)
+    if not span.whole:
+        return value
+    if value != int(value):
+        raise _refused(name, value, span)
+    return int(value)
+
+
+def numbers(name: str, value: Any, span: Span) -> Array:
+    """`value`, a number or nested lists of them, as an array of floats of its shape.
+
+    Raises ValueError naming the argument, the first number that is wrong and what was expected.
+    """
+    try:
+        given = np.asarray(value)
+    except (TypeError, ValueError, OverflowError):  # lists of unequal lengths
+        raise _refused(name, value, span) from None
+    if given.dtype.kind not in "iuf":
+        raise _refused(name, value, span)
+    found = given.astype(float)
+    bad = ~span.holds(found)
+    if span.whole:
+        bad |= found != np.floor(found)
+    if bad.any():
+        raise _refused(name, found[bad].flat[0] if found.ndim else value, span)
+    return found
+
+
+def text(name: str, value: Any, said: str) -> str:
+    """`value`, a text that is not blank. said: what was expected else. Raises ValueError."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"Got {name}={shown(value)}, but expected {said}")
+    return value
+
+
+def flag(name: str, value: Any) -> bool:
+    """`value`, True or False (NumPy's too). Raises ValueError."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"Got {name}={shown(value)}, but expected True or False")
+    return bool(value)
+
+
+def _refused(name: str, value: Any, span: Span) -> ValueError:
+    return ValueError(f"Got {name}={shown(value)}, but expected {span.said}")
