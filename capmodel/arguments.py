@@ -52,10 +52,12 @@ def number(name: str, value: Any, span: Span) -> Any:
     Raises ValueError naming the argument, its value and what was expected.
     """
     kind = type(value)
-    if kind is not int and kind is not float:
-        if not isinstance(value, np.generic | np.ndarray) or np.ndim(value):
-            raise _refused(name, value, span)
-        if value.dtype.kind not in "iuf":
+    if kind is int or (kind is float and not span.whole):
+        if span.low < value < span.high:  # nearly every call ends here
+            return value
+    elif kind is not float:
+        plain = isinstance(value, np.generic | np.ndarray) and not np.ndim(value)
+        if not plain or value.dtype.kind not in "iuf":
             raise _refused(name, value, span)
         value = value.item()
     if not span.holds(value):
@@ -65,6 +67,11 @@ def number(name: str, value: Any, span: Span) -> Any:
     if value != int(value):
         raise _refused(name, value, span)
     return int(value)
+
+
+def optional(name: str, value: Any, span: Span) -> Any:
+    """`number`, but None is None."""
+    return None if value is None else number(name, value, span)
 
 
 def numbers(name: str, value: Any, span: Span) -> Array:
@@ -85,6 +92,13 @@ def numbers(name: str, value: Any, span: Span) -> Array:
     if bad.any():
         raise _refused(name, found[bad].flat[0] if found.ndim else value, span)
     return found
+
+
+def one_or_many(name: str, value: Any, span: Span) -> Any:
+    """`number` of one, `numbers` of a list or an array. Raises ValueError as they do."""
+    if isinstance(value, list | tuple) or getattr(value, "ndim", 0):
+        return numbers(name, value, span)
+    return number(name, value, span)
 
 
 def text(name: str, value: Any, said: str) -> str:

@@ -2,6 +2,8 @@
 
 import difflib
 
+from capmodel.words import shown
+
 # Flat bytes per element: what a number of this type takes, scales left out.
 ELEMENT_BYTES = {
     "fp32": 4.0,
@@ -62,10 +64,12 @@ def kv_dtype_names(dtype: str) -> tuple[str, str]:
 
     Raises ValueError for an unknown dtype or more than two.
     """
-    parts = [part.strip() for part in str(dtype).split(",")]
+    if not isinstance(dtype, str):
+        return _canonical(dtype, KV_ELEMENT_BYTES, "KV dtype"), ""  # raises
+    parts = [part.strip() for part in dtype.split(",")]
     if len(parts) > 2:
         raise ValueError(
-            f"Got KV dtype {dtype!r}, but expected one dtype or a pair (K, V) as 'q8_0,f16'"
+            f"Got KV dtype {shown(dtype)}, but expected one dtype or a pair (K, V) as 'q8_0,f16'"
         )
     names = [_canonical(part, KV_ELEMENT_BYTES, "KV dtype") for part in parts]
     return names[0], names[-1]
@@ -79,7 +83,7 @@ def kv_dtype_name(dtype: str) -> str:
 
 def _canonical(dtype: str, known: dict[str, float], what: str) -> str:
     if not isinstance(dtype, str):
-        raise ValueError(f"Got {what} {dtype!r}, but expected one of {', '.join(known)}")
+        raise ValueError(f"Got {what} {shown(dtype)}, but expected one of {', '.join(known)}")
     name = dtype.strip().lower().removeprefix("torch.")
     name = _ALIASES.get(name, name)
     if name in known:
@@ -91,4 +95,6 @@ def _canonical(dtype: str, known: dict[str, float], what: str) -> str:
         if "_k" in name
         else ""
     )
-    raise ValueError(f"Got {what} {dtype!r}, but expected one of {', '.join(known)}{hint}{extra}")
+    raise ValueError(
+        f"Got {what} {shown(dtype)}, but expected one of {', '.join(known)}{hint}{extra}"
+    )

@@ -1,6 +1,9 @@
 """Serving engines by the names this package knows, and what to doubt about another name."""
 
 import difflib
+from functools import lru_cache
+
+from capmodel.words import one_line, shown
 
 # Name -> other spellings in use for it.
 ENGINES = {
@@ -26,6 +29,24 @@ _PLACE_OF = {
     for name, others in ENGINES.items()
     for _bare in (name.replace("-", "").replace(".", ""), *(o.replace("-", "") for o in others))
 }
+
+
+def known_engine(name: str | None) -> str | None:
+    """The name an engine has here, whatever spelling is asked for; an unknown one as it is.
+
+    None is None. Raises ValueError for what is no text.
+    """
+    if name is None:
+        return None
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"Got engine={shown(name)}, but expected a name such as vllm, or None")
+    return _known(name)
+
+
+@lru_cache(maxsize=256)
+def _known(name: str) -> str:
+    wanted = one_line(name.strip().lower())
+    return wanted if wanted in ENGINES else _PLACE_OF.get(_bare_name(wanted), wanted)
 
 
 def nearest_engines(name: str, count: int = 2) -> list[str]:

@@ -7,6 +7,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from capmodel.arguments import BYTES, COUNT, Span, number
+from capmodel.engines import ENGINES as SPELLINGS
+from capmodel.engines import known_engine
 from capmodel.kvcache.blocks import BlockTable, Pool, RequestCost
 from capmodel.kvcache.llama_cpp import llama_cpp_cache
 from capmodel.kvcache.settings import EngineSettings
@@ -17,13 +20,15 @@ from capmodel.kvcache.totals import check_lengths
 from capmodel.kvcache.vllm import vllm_cost
 from capmodel.kvcache.vllm_versions import vllm_rules
 from capmodel.shapes import ModelLike, ModelShape, load_shape
+from capmodel.words import shown
 
+LAYOUTS = ("vllm", "sglang", "tensorrt-llm", "llama.cpp")
 # Names people and logs give the four layouts; forks keep their parent's.
 ENGINES = {
-    "vllm": "vllm", "vllm-ascend": "vllm", "vllm-cpu": "vllm", "aphrodite": "vllm",
-    "sglang": "sglang", "sglang+kvcached": "sglang",
-    "tensorrt-llm": "tensorrt-llm", "trtllm": "tensorrt-llm", "trt-llm": "tensorrt-llm",
-    "llama.cpp": "llama.cpp", "llamacpp": "llama.cpp", "llama-cpp": "llama.cpp",
+    **{name: name for name in LAYOUTS},
+    **{other: name for name in LAYOUTS for other in SPELLINGS[name]},
+    "vllm-ascend": "vllm", "vllm-cpu": "vllm", "aphrodite": "vllm",
+    "sglang+kvcached": "sglang",
 }  # fmt: skip
 
 
@@ -51,12 +56,14 @@ class Replay:
 
 def engine_name(engine: str) -> str:
     """Canonical layout name. Raises ValueError with the nearest names for an unknown engine."""
-    name = ENGINES.get(engine.strip().lower())
+    wanted = known_engine(engine) or ""
+    name = ENGINES.get(wanted)
     if name is None:
-        near = difflib.get_close_matches(engine.lower(), ENGINES, n=3, cutoff=0.4)
+        near = difflib.get_close_matches(wanted, ENGINES, n=3, cutoff=0.4)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise ValueError(
-            f"Got engine {engine!r}, but expected vllm, sglang, tensorrt-llm or llama.cpp{hint}"
+            f"Got engine={shown(engine)}, but expected {', '.join(LAYOUTS[:-1])} or "
+            f"{LAYOUTS[-1]}{hint}"
         )
     return name
 
@@ -69,7 +76,7 @@ def request_cost(
     Raises ValueError for unknown models, engines, dtypes and for tp that does not divide the
     heads. llama.cpp allocates for all slots at start: a cell of a layer that grows is its block.
     """
-    return _cost(load_shape(model), engine, settings or EngineSettings())[0]
+    return _cost(load_shape(model), engine, _checked(settings))[0]
 
 
 def request_blocks(
@@ -80,8 +87,8 @@ def request_blocks(
 ) -> Any:
     """Blocks a request of `context_len` tokens takes; an array gives an array of its shape."""
     shape = load_shape(model)
-    check_lengths(shape, context_len)
-    return _cost(shape, engine, settings or EngineSettings())[0].blocks(context_len)
+    context_len, _ = check_lengths(shape, context_len)
+    return _cost(shape, engine, _checked(settings))[0].blocks(context_len)
 
 
 def replay(
@@ -101,16 +108,14 @@ def replay(
     Raises ValueError for unknown models, engines, versions and dtypes, lengths below one, and a
     missing or negative available_bytes.
     """
-    shape, settings = load_shape(model), settings or EngineSettings()
+    shape, settings = load_shape(model), _checked(settings)
     name = engine_name(engine)
+    max_model_len = number("max_model_len", max_model_len, COUNT)
     check_lengths(shape, max_model_len)
     if name == "llama.cpp":
         return _replay_llama_cpp(shape, max_model_len, settings)
-    if available_bytes is None or not 0 <= available_bytes < math.inf:
-        raise ValueError(
-            f"Got available_bytes={available_bytes}, but expected the memory left for the cache; "
-            "the log prints it, or `max_concurrency` estimates it"
-        )
+    available_bytes = float(number("available_bytes", available_bytes, _AVAILABLE))
+    rounding_bytes = number("rounding_bytes", rounding_bytes, BYTES)
     cost, layout = _cost(shape, engine, settings)
     printed = [
         _printed(name, cost, available, max_model_len, settings)
@@ -135,6 +140,18 @@ def replay(
         concurrency_low=printed[1][2],
         concurrency_high=printed[2][2],
     )
+
+
+_AVAILABLE = Span(
+    "the memory left for the cache (0 to 1e18 bytes); the log prints it, or `max_concurrency` "
+    "estimates it", BYTES.low, BYTES.high,
+)  # fmt: skip
+
+
+def _checked(settings: EngineSettings | None) -> EngineSettings:
+    if settings is not None and not isinstance(settings, EngineSettings):
+        raise ValueError(f"Got settings={shown(settings)}, but expected EngineSettings or None")
+    return settings or EngineSettings()
 
 
 def _cost(

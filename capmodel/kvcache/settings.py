@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+from capmodel.arguments import COUNT, COUNT_OR_NONE, GPUS, Span, flag, number, text
+from capmodel.dtypes import kv_dtype_name
+from capmodel.words import shown
+
 STATE_MODES = ("none", "align", "all")
 LATENT_FORMS = ("latent", "latent+v", "heads")
 
@@ -46,23 +50,33 @@ class EngineSettings:
     latent: str = "latent"
 
     def __post_init__(self) -> None:
-        for name in ("tp", "pp", "context_parallel", "max_num_batched_tokens", "slots"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"Got {name}={getattr(self, name)}, but expected at least 1")
-        for name in ("block_size", "batches_in_flight", "micro_batch"):
+        kv_dtype_name(self.kv_dtype)
+        if self.version is not None:
+            text("version", self.version, "a version such as 0.11.0, or None")
+        for name, span in _COUNTS.items():
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"Got {name}={value}, but expected at least 1")
-        for name in ("draft_layers", "draft_tokens"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"Got {name}={getattr(self, name)}, but expected 0 or more")
-        if self.state_mode is not None and self.state_mode not in STATE_MODES:
-            raise ValueError(
-                f"Got state_mode={self.state_mode!r}, but expected one of {', '.join(STATE_MODES)}"
-            )
-        if self.latent not in LATENT_FORMS:
-            raise ValueError(
-                f"Got latent={self.latent!r}, but expected one of {', '.join(LATENT_FORMS)}"
-            )
-        if not 0 < self.swa_ratio <= 1:
-            raise ValueError(f"Got swa_ratio={self.swa_ratio}, but expected a number in (0, 1]")
+            if value is not None or name not in _MAY_BE_NONE:
+                object.__setattr__(self, name, number(name, value, span))
+        for name in ("hybrid_manager", "unified", "full_windows"):
+            flag(name, getattr(self, name))
+        if self.prefix_caching is not None:
+            flag("prefix_caching", self.prefix_caching)
+        if self.state_mode is not None:
+            _one_of("state_mode", self.state_mode, STATE_MODES)
+        _one_of("latent", self.latent, LATENT_FORMS)
+        number("swa_ratio", self.swa_ratio, _RATIO)
+
+
+_COUNTS = {
+    "tp": GPUS, "pp": COUNT, "context_parallel": COUNT, "block_size": COUNT,
+    "draft_layers": COUNT_OR_NONE, "draft_tokens": COUNT_OR_NONE,
+    "max_num_batched_tokens": COUNT, "batches_in_flight": COUNT, "slots": COUNT,
+    "micro_batch": COUNT,
+}  # fmt: skip
+_MAY_BE_NONE = {"block_size", "batches_in_flight"}
+_RATIO = Span("a number in (0, 1]", 0.0, 1.0, open_low=True)
+
+
+def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"Got {name}={shown(value)}, but expected one of {', '.join(known)}")

@@ -11,6 +11,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from capmodel.arguments import GPUS, LENGTH, number, one_or_many
+from capmodel.dtypes import kv_dtype_name
 from capmodel.kvcache.layers import cache_pieces
 from capmodel.kvcache.splits import check_tp
 from capmodel.shapes import ModelLike, ModelShape, load_shape
@@ -40,10 +42,10 @@ def kv_bytes_per_token(
     Past its window a layer stops growing: `kv_bytes` counts that. PHYSICS section 1:
     gpt-oss-120b 73,728; Llama-3-70B 327,680.
     """
-    shape = load_shape(model)
-    if isinstance(tp, int):
-        return sum(rate for rate, _ in _terms(shape, kv_dtype, tp)[1])
+    shape, kv_dtype = load_shape(model), _spelled(kv_dtype)
     degrees, index, form = _degrees(tp)
+    if not form:
+        return sum(rate for rate, _ in _terms(shape, kv_dtype, degrees[0])[1])
     values = [sum(rate for rate, _ in _terms(shape, kv_dtype, degree)[1]) for degree in degrees]
     return _shaped(np.asarray(values)[index], form)
 
@@ -82,21 +84,22 @@ def kv_bytes(
     Raises ValueError for lengths, batches or tp below one and tp that does not divide the heads.
     Warns (`ContextWarning`) above the model's maximum, and computes.
     """
-    shape = load_shape(model)
-    if (
-        isinstance(context_len, int | float)
-        and isinstance(batch_size, int | float)
-        and isinstance(tp, int)
-    ):
-        check_lengths(shape, context_len, batch_size)
+    shape, kv_dtype = load_shape(model), _spelled(kv_dtype)
+    context, batch = check_lengths(shape, context_len, batch_size)
+    if type(tp) is int and not isinstance(context, np.ndarray) and type(batch) in (int, float):
         fixed, grows = _terms(shape, kv_dtype, tp)
-        return batch_size * (fixed + sum(rate * min(context_len, limit) for rate, limit in grows))
-    context, batch = np.asarray(context_len, float), np.asarray(batch_size, float)
-    check_lengths(shape, context, batch)
+        return batch * (fixed + sum(rate * min(context, limit) for rate, limit in grows))
+    context, batch = np.asarray(context, float), np.asarray(batch, float)
     degrees, index, form = _degrees(tp)
     if len(degrees) == 1:
         return _shaped(batch * _request_bytes(shape, kv_dtype, degrees[0], context), ())
-    context, batch, index = np.broadcast_arrays(context, batch, index.reshape(form))
+    try:
+        context, batch, index = np.broadcast_arrays(context, batch, index.reshape(form))
+    except ValueError:
+        raise ValueError(
+            f"Got context_len, batch_size and tp of shapes {context.shape}, {batch.shape} and "
+            f"{form}, which do not broadcast"
+        ) from None
     total = np.empty(context.shape)
     for at, degree in enumerate(degrees):
         chosen = index == at
@@ -106,26 +109,27 @@ def kv_bytes(
 
 def growth_bytes_per_token(model: ModelLike, kv_dtype: str = "bf16", tp: int = 1) -> float:
     """Bytes one more token takes once every window is full [byte]: gpt-oss-120b 36,864."""
-    grows = _terms(load_shape(model), kv_dtype, tp)[1]
+    grows = _terms(load_shape(model), _spelled(kv_dtype), number("tp", tp, GPUS))[1]
     return sum(rate for rate, limit in grows if limit == math.inf)
 
 
 def fixed_bytes(model: ModelLike, kv_dtype: str = "bf16", tp: int = 1) -> float:
     """Bytes a long request keeps whatever its length: states, cross attention, full windows."""
-    fixed, grows = _terms(load_shape(model), kv_dtype, tp)
+    fixed, grows = _terms(load_shape(model), _spelled(kv_dtype), number("tp", tp, GPUS))
     return fixed + sum(rate * limit for rate, limit in grows if limit != math.inf)
 
 
-def check_lengths(shape: ModelShape, context_len: Any, batch_size: Any = 1) -> None:
-    """Raise ValueError for tokens or sequences below one; warn above the model's maximum."""
-    for name, value in (("context_len", context_len), ("batch_size", batch_size)):
-        low = value if isinstance(value, int | float) else float(np.min(value, initial=1e18))
-        if not 1 <= low < math.inf:
-            raise ValueError(f"Got {name}={low:g}, but expected a number from 1 up")
+def check_lengths(shape: ModelShape, context_len: Any, batch_size: Any = 1) -> tuple[Any, Any]:
+    """Tokens and sequences, each a number or an array of floats; warns above the model's maximum.
+
+    Raises ValueError for what is no number, and for numbers below one.
+    """
+    context = one_or_many("context_len", context_len, LENGTH)
+    batch = one_or_many("batch_size", batch_size, LENGTH)
     limit = shape.max_context
     if limit is None:
-        return
-    high = context_len if isinstance(context_len, int | float) else np.max(context_len, initial=0.0)
+        return context, batch
+    high = np.max(context, initial=0.0) if isinstance(context, np.ndarray) else context
     if high > limit:
         warnings.warn(
             f"context_len={float(high):,.0f} is above the {limit:,} tokens {shape.name} was made "
@@ -133,6 +137,12 @@ def check_lengths(shape: ModelShape, context_len: Any, batch_size: Any = 1) -> N
             ContextWarning,
             stacklevel=3,
         )
+    return context, batch
+
+
+def _spelled(kv_dtype: Any) -> str:
+    """A KV dtype that can be a key; what is no text is refused where dtypes are told apart."""
+    return kv_dtype if isinstance(kv_dtype, str) else kv_dtype_name(kv_dtype)
 
 
 @lru_cache(maxsize=4096)
@@ -161,9 +171,9 @@ def _request_bytes(shape: ModelShape, kv_dtype: str, tp: int, context: FloatArra
 
 def _degrees(tp: ArrayLike) -> tuple[list[int], NDArray[np.intp], tuple[int, ...]]:
     """The distinct degrees in `tp`, where each element is among them, and its shape."""
-    given = np.asarray(tp)
-    if np.any(given != np.floor(given)):
-        raise ValueError(f"Got tp={tp!r}, but expected whole numbers of GPUs")
+    given = one_or_many("tp", tp, GPUS)
+    if isinstance(given, int):
+        return [given], np.zeros(1, dtype=np.intp), ()
     distinct, index = np.unique(given, return_inverse=True)
     return [int(degree) for degree in distinct], index.reshape(-1), given.shape
 

@@ -1,9 +1,9 @@
 """Where a GPU's memory goes: the textbook's budget and the engine's."""
 
-import math
 from dataclasses import dataclass, fields
 
-from capmodel.gpus import Gpu, load_gpu
+from capmodel.arguments import BYTES, FRACTION, GPUS, number
+from capmodel.gpus import GpuLike, load_gpu
 from capmodel.kvcache import check_tp
 from capmodel.memory.reserve import (
     GRAPHS_BYTES,
@@ -14,6 +14,7 @@ from capmodel.memory.reserve import (
 )
 from capmodel.shapes import ModelLike, load_shape
 from capmodel.weights import weight_bytes
+from capmodel.words import shown
 
 MODES = ("nameplate", "engine")
 
@@ -70,7 +71,7 @@ class MemoryBudget:
 
 def memory_budget(
     model: ModelLike,
-    gpu: "str | dict[str, object] | Gpu",
+    gpu: GpuLike,
     *,
     weight_dtype: str | None = "bf16",
     tp: int = 1,
@@ -90,13 +91,15 @@ def memory_budget(
     source gives. Source: PHYSICS section 4.
     """
     shape, device = load_shape(model), load_gpu(gpu)
+    tp = number("tp", tp, GPUS)
     check_tp(shape, tp)
-    if mode not in MODES:
-        raise ValueError(f"Got mode={mode!r}, but expected one of {', '.join(MODES)}")
-    if not 0 < memory_fraction <= 1:
-        raise ValueError(f"Got memory_fraction={memory_fraction}, but expected one in (0, 1]")
-    if reserve_bytes is not None and not 0 <= reserve_bytes < math.inf:
-        raise ValueError(f"Got reserve_bytes={reserve_bytes}, but expected 0 or more")
+    if not isinstance(mode, str) or mode not in MODES:
+        raise ValueError(f"Got mode={shown(mode)}, but expected one of {', '.join(MODES)}")
+    memory_fraction = number("memory_fraction", memory_fraction, FRACTION)
+    if reserve_bytes is not None:
+        reserve_bytes = float(number("reserve_bytes", reserve_bytes, BYTES))
+    if limits is not None and not isinstance(limits, StepLimits):
+        raise ValueError(f"Got limits={shown(limits)}, but expected a StepLimits or None")
     weights = float(weight_bytes(shape, weight_dtype, tp, mode=mode))
     if mode == "nameplate":
         return MemoryBudget(
@@ -113,7 +116,7 @@ def memory_budget(
             "mode='nameplate', or give memory_reported_bytes in an entry of your own"
         )
     if reserve_bytes is not None:
-        parts = (float(reserve_bytes), 0.0, 0.0)
+        parts = (reserve_bytes, 0.0, 0.0)
     else:
         limits = limits or default_limits(device)
         parts = (activation_bytes(shape, limits, tp), GRAPHS_BYTES, NON_TORCH_BYTES)

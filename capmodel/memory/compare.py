@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from capmodel.gpus import Gpu, load_gpu
+from capmodel.gpus import GpuLike, load_gpu
 from capmodel.kvcache import EngineSettings, Replay, kv_bytes, kv_bytes_per_token, replay
 from capmodel.memory.budget import MemoryBudget, memory_budget
 from capmodel.memory.reserve import (
@@ -74,7 +74,7 @@ class LogComparison:
 def compare_log(
     log: StartLog,
     model: ModelLike | None = None,
-    gpu: "str | dict[str, object] | Gpu | None" = None,
+    gpu: GpuLike | None = None,
     *,
     weight_dtype: str | None = None,
     settings: EngineSettings | None = None,
@@ -118,9 +118,7 @@ def compare_log(
     )
 
 
-def log_settings(
-    log: StartLog, gpu: "str | dict[str, object] | Gpu | None" = None
-) -> EngineSettings:
+def log_settings(log: StartLog, gpu: GpuLike | None = None) -> EngineSettings:
     """The settings a log shows; for the rest the engine's defaults, on `gpu` where it is given."""
     defaults = EngineSettings()
     if gpu is not None:
@@ -146,7 +144,7 @@ def log_settings(
 def _budget(
     shape: ModelShape,
     log: StartLog,
-    gpu: "str | dict[str, object] | Gpu | None",
+    gpu: GpuLike | None,
     weight_dtype: str | None,
     settings: EngineSettings,
 ) -> MemoryBudget | None:
@@ -176,9 +174,7 @@ def _budget(
     )
 
 
-def _limits(
-    log: StartLog, gpu: "str | dict[str, object] | Gpu | None", settings: EngineSettings
-) -> StepLimits:
+def _limits(log: StartLog, gpu: GpuLike | None, settings: EngineSettings) -> StepLimits:
     usual = default_limits(load_gpu(gpu)).max_num_seqs if gpu is not None else 256
     return StepLimits(log.max_num_seqs or usual, settings.max_num_batched_tokens)
 
@@ -187,7 +183,7 @@ def _memory_steps(
     shape: ModelShape,
     log: StartLog,
     budget: MemoryBudget | None,
-    gpu: "str | dict[str, object] | Gpu | None",
+    gpu: GpuLike | None,
     weight_dtype: str | None,
     settings: EngineSettings,
 ) -> tuple[MemoryStep, ...]:

@@ -7,17 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from capmodel.gpus import Gpu, load_gpu
+from capmodel.arguments import BYTES, COUNT, FRACTION, GPUS, LENGTH, number, one_or_many, optional
+from capmodel.dtypes import kv_dtype_name, weight_dtype_name
+from capmodel.gpus import Gpu, GpuLike, load_gpu
 from capmodel.kvcache import EngineSettings, kv_bytes, request_cost
 from capmodel.kvcache.totals import check_lengths
-from capmodel.memory.budget import MemoryBudget, memory_budget
+from capmodel.memory.budget import MODES, MemoryBudget, memory_budget
 from capmodel.memory.reserve import StepLimits, default_limits
 from capmodel.shapes import ModelLike, ModelShape, load_shape
+from capmodel.words import shown
 
 
 def max_concurrency(
     model: ModelLike,
-    gpu: "str | dict[str, object] | Gpu",
+    gpu: GpuLike,
     context_len: ArrayLike,
     *,
     weight_dtype: str | None = "bf16",
@@ -44,6 +47,12 @@ def max_concurrency(
     Source: PHYSICS section 4.
     """
     shape, device = load_shape(model), load_gpu(gpu)
+    context, degree = one_or_many("context_len", context_len, LENGTH), one_or_many("tp", tp, GPUS)
+    _check_keys(weight_dtype, kv_dtype, mode)
+    memory_fraction = number("memory_fraction", memory_fraction, FRACTION)
+    reserve_bytes = optional("reserve_bytes", reserve_bytes, BYTES)
+    max_num_batched_tokens = optional("max_num_batched_tokens", max_num_batched_tokens, COUNT)
+    block_size = number("block_size", block_size, COUNT)
 
     def of_degree(degree: int, lengths: Any) -> Any:
         budget, settings = _plan(
@@ -60,18 +69,30 @@ def max_concurrency(
         )
         return held(shape, budget, lengths, settings)
 
-    if isinstance(tp, int) and isinstance(context_len, int):
-        return int(of_degree(tp, context_len))
-    degrees, lengths = np.broadcast_arrays(np.asarray(tp), np.asarray(context_len))
-    if np.any(degrees != np.floor(degrees)):
-        raise ValueError(f"Got tp={tp!r}, but expected whole numbers of GPUs")
-    if lengths.ndim == 0:
-        return int(of_degree(int(degrees), float(lengths)))
+    if not isinstance(context, np.ndarray) and isinstance(degree, int):
+        return int(of_degree(degree, context))
+    try:
+        degrees, lengths = np.broadcast_arrays(np.asarray(degree), np.asarray(context))
+    except ValueError:
+        raise ValueError(
+            f"Got context_len and tp of shapes {np.shape(context)} and {np.shape(degree)}, which "
+            "do not broadcast"
+        ) from None
     counts = np.zeros(lengths.shape, dtype=np.int64)
-    for degree in np.unique(degrees):
-        chosen = degrees == degree
-        counts[chosen] = of_degree(int(degree), lengths[chosen])
+    for each in np.unique(degrees):
+        chosen = degrees == each
+        counts[chosen] = of_degree(int(each), lengths[chosen])
     return counts
+
+
+def _check_keys(weight_dtype: Any, kv_dtype: Any, mode: Any) -> None:
+    """Raise ValueError for what is no text: the plans are kept by these."""
+    if weight_dtype is not None and not isinstance(weight_dtype, str):
+        weight_dtype_name(weight_dtype)
+    if not isinstance(kv_dtype, str):
+        kv_dtype_name(kv_dtype)
+    if not isinstance(mode, str):
+        raise ValueError(f"Got mode={shown(mode)}, but expected one of {', '.join(MODES)}")
 
 
 @lru_cache(maxsize=4096)
@@ -113,9 +134,11 @@ def held(
     """Requests of `context_len` tokens in the cache of `budget`, by the rule of its mode."""
     if budget.mode == "nameplate":
         per_request = kv_bytes(shape, context_len, 1, settings.kv_dtype, settings.tp)
-        return _whole(budget.cache_bytes, per_request)
+        return _whole(budget.cache_bytes, per_request, shape)
     check_lengths(shape, context_len)
     cost = request_cost(shape, "vllm", settings)
+    if not cost.block_bytes:
+        raise _keeps_nothing(shape)
     return math.floor(budget.cache_bytes / cost.block_bytes) // cost.blocks(context_len)
 
 
@@ -127,7 +150,17 @@ def step_limits(gpu: Gpu, max_num_batched_tokens: int | None) -> StepLimits:
     return StepLimits(limits.max_num_seqs, max_num_batched_tokens)
 
 
-def _whole(available: float, per_request: Any) -> Any:
-    if isinstance(per_request, float | int):
+def _whole(available: float, per_request: Any, shape: ModelShape) -> Any:
+    one = isinstance(per_request, float | int)
+    if not (per_request if one else np.all(per_request)):
+        raise _keeps_nothing(shape)
+    if one:
         return math.floor(available / per_request)
     return np.floor(available / per_request).astype(np.int64)
+
+
+def _keeps_nothing(shape: ModelShape) -> ValueError:
+    return ValueError(
+        f"Got model {shape.name}, whose layers keep no cache and no state, so memory sets no limit "
+        "to its requests; expected a model with attention or state layers"
+    )

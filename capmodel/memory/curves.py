@@ -5,11 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from capmodel.gpus import Gpu
+from capmodel.arguments import COUNT, number
+from capmodel.gpus import GpuLike
 from capmodel.kvcache import kv_bytes
 from capmodel.memory.concurrency import max_concurrency
 from capmodel.memory.variants import attention_variants
 from capmodel.shapes import ModelLike, load_shape
+from capmodel.words import shown
 
 KV_DTYPES = ("bf16", "fp8", "int4")
 
@@ -28,8 +30,8 @@ class Curves:
 
 def context_axis(longest: int, shortest: int = 1024) -> NDArray[np.int64]:
     """Powers of two from `shortest` to `longest` tokens, both included."""
-    if longest < 1:
-        raise ValueError(f"Got a longest context of {longest}, but expected at least 1 token")
+    longest = number("longest", longest, COUNT)
+    shortest = number("shortest", shortest, COUNT)
     start = min(shortest, longest)
     powers = start * 2 ** np.arange(int(np.log2(longest / start)) + 1, dtype=np.int64)
     return powers if powers[-1] == longest else np.append(powers, longest)
@@ -60,7 +62,7 @@ def cache_curves(
 
 def concurrency_curves(
     model: ModelLike,
-    gpu: "str | dict[str, object] | Gpu",
+    gpu: GpuLike,
     context_len: NDArray[np.int64],
     *,
     weight_dtype: str | None = "bf16",
@@ -72,6 +74,8 @@ def concurrency_curves(
     kv_dtypes: tuple[str, ...] = KV_DTYPES,
 ) -> Curves:
     """The frontier: requests of each length that fit at once, by KV dtype."""
+    if not isinstance(kv_dtypes, tuple | list):
+        raise ValueError(f"Got kv_dtypes={shown(kv_dtypes)}, but expected several dtypes")
     series = {
         dtype: np.asarray(
             max_concurrency(

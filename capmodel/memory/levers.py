@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from capmodel.gpus import Gpu, load_gpu
+from capmodel.arguments import LENGTH, number
+from capmodel.gpus import Gpu, GpuLike, load_gpu
 from capmodel.kvcache import EngineSettings, check_tp, kv_bytes, request_cost
 from capmodel.memory.budget import MemoryBudget, memory_budget
 from capmodel.memory.concurrency import held, step_limits
@@ -79,7 +80,7 @@ class _Question:
 
 def explain_fit(
     model: ModelLike,
-    gpu: "str | dict[str, object] | Gpu",
+    gpu: GpuLike,
     context_len: int,
     *,
     weight_dtype: str | None = "bf16",
@@ -96,6 +97,7 @@ def explain_fit(
     Arguments, errors and warnings are those of `max_concurrency`.
     """
     shape, device = load_shape(model), load_gpu(gpu)
+    context_len = number("context_len", context_len, LENGTH)
     limits = step_limits(device, max_num_batched_tokens)
     settings = EngineSettings(
         kv_dtype=kv_dtype,

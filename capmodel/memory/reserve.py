@@ -15,6 +15,7 @@ Multimodal models profile an image as well (Pixtral 8.27 GiB), which is not in i
 
 from dataclasses import dataclass
 
+from capmodel.arguments import COUNT, number
 from capmodel.gpus import Gpu
 from capmodel.shapes import DenseMlp, ModelShape, MoeMlp
 from capmodel.units import GIB
@@ -36,6 +37,10 @@ class StepLimits:
 
     max_num_seqs: int
     max_num_batched_tokens: int
+
+    def __post_init__(self) -> None:
+        for name in ("max_num_seqs", "max_num_batched_tokens"):
+            object.__setattr__(self, name, number(name, getattr(self, name), COUNT))
 
 
 def default_limits(gpu: Gpu) -> StepLimits:

@@ -6,6 +6,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from capmodel.arguments import GPUS, one_or_many
 from capmodel.dtypes import ELEMENT_BYTES, STORED_WEIGHT_BYTES, weight_dtype_name
 from capmodel.shapes.load import ModelLike, load_shape
 from capmodel.shapes.model import UNREADABLE, CheckpointQuantization, ModelShape
@@ -13,6 +14,7 @@ from capmodel.weights.kept import kept_share
 from capmodel.weights.matrices import matrices
 from capmodel.weights.matrix import Matrix
 from capmodel.weights.parameters import parameter_count
+from capmodel.words import shown
 
 CHECKPOINT = "checkpoint"
 MODES = ("engine", "nameplate")
@@ -50,15 +52,15 @@ def weight_bytes(
     Raises ValueError for an unknown dtype or mode and for tp below 1. Source: PHYSICS 3 and 4.
     """
     shape = load_shape(model)
-    if mode not in MODES:
-        raise ValueError(f"Got mode={mode!r}, but expected one of {', '.join(MODES)}")
-    if isinstance(tp, int | np.integer):
-        return _weight_bytes(shape, weight_dtype, int(tp), mode)
-    degrees = np.asarray(tp)
-    if degrees.ndim == 0:
-        return _weight_bytes(shape, weight_dtype, _whole(degrees.item()), mode)
+    if not isinstance(mode, str) or mode not in MODES:
+        raise ValueError(f"Got mode={shown(mode)}, but expected one of {', '.join(MODES)}")
+    if weight_dtype is not None and not (isinstance(weight_dtype, str) and weight_dtype):
+        weight_dtype_name(weight_dtype)  # raises
+    degrees = one_or_many("tp", tp, GPUS)
+    if isinstance(degrees, int):
+        return _weight_bytes(shape, weight_dtype, degrees, mode)
     known, where = np.unique(degrees, return_inverse=True)
-    sizes = [_weight_bytes(shape, weight_dtype, _whole(n), mode) for n in known.tolist()]
+    sizes = [_weight_bytes(shape, weight_dtype, int(n), mode) for n in known.tolist()]
     return np.asarray(sizes, dtype=np.float64)[where].reshape(degrees.shape)
 
 
@@ -99,8 +101,6 @@ def element_bytes(dtype: str, group_size: int | None, zero_points: bool = False)
 
 @lru_cache(maxsize=16384)
 def _weight_bytes(shape: ModelShape, weight_dtype: str | None, tp: int, mode: str) -> float:
-    if tp < 1:
-        raise ValueError(f"Got tp={tp}, but expected at least 1 GPU")
     if mode == "nameplate":
         quantization = checkpoint_of(shape, weight_dtype)
         given = None if weight_dtype == CHECKPOINT else weight_dtype
@@ -150,9 +150,3 @@ def _checkpoint_bytes(
 
 def _layers_with(shape: ModelShape, name: str) -> int:
     return sum(m.layers for m in matrices(shape) if m.name == name and m.part != "mtp")
-
-
-def _whole(value: float) -> int:
-    if value != int(value):
-        raise ValueError(f"Got tp={value}, but expected a whole number of GPUs")
-    return int(value)

@@ -240,7 +240,7 @@ def test_what_tp_does_not_divide_is_said():
         ({"context_len": 1, "batch_size": 0}, "batch_size=0"),
         ({"context_len": 1, "tp": 3}, "divisor of the 64 attention heads.*use 1, 2, 4"),
         ({"context_len": 1, "tp": 0}, "tp=0"),
-        ({"context_len": 1, "tp": np.array([1.5, 2])}, "whole numbers"),
+        ({"context_len": 1, "tp": np.array([1.5, 2])}, "a whole number of GPUs"),
         ({"context_len": 1, "kv_dtype": "fp9"}, "did you mean 'fp8'"),
         ({"context_len": 1, "kv_dtype": "q8_0,f16,f16"}, "a pair .K, V."),
         ({"context_len": 1, "kv_dtype": "fp8_ds_mla"}, "latent attention"),
