@@ -24,8 +24,8 @@ runs_file = ""  # a runs file, folder or glob; empty: the bundled silicon runs
 gpu = ""  # the GPU to hide; empty: l40s of the bundled runs, the rarest of yours
 engine = ""  # under which engine; empty: the one with most rows on that GPU
 n_runs = 10  # runs it gets
-n_rows = 1500  # rows of other GPUs to fit, at most
-draws = 5  # random choices to compare with
+n_rows = 1000  # rows of other GPUs to fit, at most
+draws = 3  # random choices to compare with
 seed = 0
 
 # %%

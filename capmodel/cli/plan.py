@@ -155,13 +155,14 @@ def command(**flags: Any) -> int:
             raise
         found, status = error.plan, 1
     found = replace(found, command=shlex.join(_spelt(click.get_current_context())))
+    if flags["out"] is not None:  # first: a pager that is closed ends the printing
+        _write(found, flags["out"])
     document = found.to_dict()
     if flags["as_json"]:
         options.print_json(document)
     else:
         plan_tables.print_plan(document)
     if flags["out"] is not None:
-        _write(found, flags["out"])
         click.echo(f"Plan in {flags['out']}", err=True)
     return status
 

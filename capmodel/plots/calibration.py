@@ -7,9 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
-from capmodel.plots.style import BAND_ALPHA, INK, MUTED, PALETTE, label_ends, plain_number, series
+from capmodel.plots.style import BAND_ALPHA, INK, MUTED, PALETTE, plain_number, series
 
 _PLAIN = FuncFormatter(plain_number)
+_FAR_TICKS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
 _CLOSE_TICKS = (0.5, 0.7, 1, 1.5, 2, 3, 4, 5, 7, 10, 15, 20, 30, 40, 50, 70, 100)
 _PERCENT_TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
@@ -19,10 +20,12 @@ def draw_grades(
     splits: Sequence[str],
     mape: Mapping[str, Sequence[float | None]],
     noise_floor: float | None = None,
+    legend: bool = True,
 ) -> Axes:
     """MAPE [fraction, drawn in %] on a log axis: a row a split, a mark an estimator.
 
     `mape[estimator][i]` belongs to `splits[i]`; None is left out. `noise_floor` is an upright line.
+    legend: whether to name the estimators above.
     """
     places = np.arange(len(splits))
     for index, (name, values) in enumerate(mape.items()):
@@ -46,13 +49,15 @@ def draw_grades(
         )
     low, high = axes.get_xlim()
     ticks = [tick for tick in _PERCENT_TICKS if low <= tick <= high]
+    if len(ticks) > 6:
+        ticks = [tick for tick in _FAR_TICKS if low <= tick <= high]
     if len(ticks) < 4:
         ticks = [tick for tick in _CLOSE_TICKS if low <= tick <= high]
     axes.set_xticks(ticks)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
     axes.set_xlabel("Mean absolute error of the step time [%]")
-    if mape:
+    if mape and legend:
         axes.legend(
             loc="lower left",
             bbox_to_anchor=(0, 1),
@@ -112,21 +117,42 @@ def draw_residuals(
 
 
 def draw_coverage(
-    axes: Axes, nominal: Sequence[float], actual: Mapping[str, Sequence[float | None]]
+    axes: Axes,
+    splits: Sequence[str],
+    inside: Mapping[str, Sequence[float | None]],
+    promised: float = 0.9,
 ) -> Axes:
-    """Share of measurements inside the band [%] over the share promised [%], a line a split."""
-    axes.plot([0, 100], [0, 100], color=INK, linewidth=0.8)
-    ends = []
-    for index, (name, shares) in enumerate(actual.items()):
-        x = [100 * n for n, share in zip(nominal, shares, strict=True) if share is not None]
-        y = [100 * share for share in shares if share is not None]
-        axes.plot(x, y, **series(index))
-        if x:
-            ends.append((x[-1], y[-1], name, series(index)["color"]))
-    axes.set(xlim=(0, 100), ylim=(0, 103), aspect="equal")
-    axes.set_xlabel("Promised [%]")
-    axes.set_ylabel("Measurements inside [%]")
-    label_ends(axes, ends)
+    """Share of held-out measurements inside the band [%]: a row a split, a mark an estimator.
+
+    `inside[estimator][i]` [fraction] belongs to `splits[i]`; None is left out. `promised` is an
+    upright line: left of it the band is too narrow. Marks are those of `draw_grades`.
+    """
+    places = np.arange(len(splits))
+    lowest = 100.0 * promised
+    for index, (name, values) in enumerate(inside.items()):
+        known = [(100 * value, i) for i, value in enumerate(values) if value is not None]
+        shares, rows = [share for share, _ in known], [places[i] for _, i in known]
+        axes.plot(shares, rows, label=name, **{**series(index), "linestyle": ""})
+        lowest = min(lowest, *shares, 100.0)
+    axes.axvline(100 * promised, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+    axes.annotate(
+        "promised",
+        (100 * promised, 0),
+        xycoords=("data", "axes fraction"),
+        xytext=(-3, 3),
+        textcoords="offset points",
+        ha="right",
+        fontsize=7,
+        color=MUTED,
+    )
+    left = min(lowest - 5, 75.0)
+    axes.set_xlim(left, 101)
+    axes.set_xticks([tick for tick in range(0, 101, 10 if left > 45 else 20) if tick > left])
+    axes.set_ylim(max(len(splits), 1) - 0.5, -0.5)
+    axes.set_yticks(places, splits)
+    axes.grid(axis="y", visible=False)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+    axes.set_xlabel(f"Measurements inside the {100 * promised:g} % band")
     return axes
 
 

@@ -112,6 +112,14 @@ def fill(index: int) -> dict[str, Any]:
     }
 
 
+def above_panels(fig: Figure, axes: Axes, height: float, columns: int = 3) -> None:
+    """One legend over all panels, of what `axes` holds. height: of the figure [inch]."""
+    handles, names = axes.get_legend_handles_labels()
+    lines = -(-len(names) // columns)
+    fig.legend(handles, names, loc="upper left", ncols=columns, handletextpad=0, columnspacing=1)
+    fig.set_layout_engine("tight", rect=(0, 0, 1, 1 - (0.06 + 0.15 * lines) / height))
+
+
 def level_line(axes: Axes, value: float, text: str) -> None:
     """A dashed level line at `value` with its name above its left end."""
     axes.axhline(value, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))

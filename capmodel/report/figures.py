@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from capmodel.plots.calibration import (
+    draw_coverage,
     draw_grades,
     draw_intervals,
     draw_predicted,
     draw_residuals,
 )
 from capmodel.plots.steps import StepCurve, draw_step_time, draw_terms, draw_tokens_per_s
-from capmodel.plots.style import figure, to_svg
+from capmodel.plots.style import above_panels, figure, to_svg
 from capmodel.report.card import ESTIMATORS, SPLITS, TERMS
 from capmodel.report.document import Picture
 from capmodel.report.fields import level_name, shortened
@@ -57,15 +58,25 @@ def terms_picture(sweep: Sequence[Row]) -> Picture | None:
 
 
 def grade_picture(grade_card: Sequence[Row], noise_floor: float | None) -> Picture | None:
-    """MAPE by split, a mark an estimator, with the noise floor; None if no error is known."""
+    """MAPE and coverage by split, a mark an estimator; None if no error is known."""
     splits = [s for s in SPLITS if any(row["split"] == s for row in grade_card)]
     names = [e for e in ESTIMATORS if any(row["estimator"] == e for row in grade_card)]
     mape = {(row["split"], row["estimator"]): row["mape"] for row in grade_card}
     values = {ESTIMATORS[n]: [mape.get((split, n)) for split in splits] for n in names}
     if not any(value is not None for row in values.values() for value in row):
         return None
-    with figure(6.7, 0.9 + 0.32 * len(splits)) as fig:
-        draw_grades(fig.subplots(), splits, values, noise_floor)
+    cover = {(row["split"], row["estimator"]): row.get("coverage_90") for row in grade_card}
+    inside = {ESTIMATORS[n]: [cover.get((split, n)) for split in splits] for n in names}
+    covered = any(share is not None for row in inside.values() for share in row)
+    height = 0.9 + 0.32 * len(splits)
+    with figure(6.7, height) as fig:
+        if covered:
+            left, right = fig.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+            draw_grades(left, splits, values, noise_floor, legend=False)
+            draw_coverage(right, splits, inside)
+            above_panels(fig, left, height)
+        else:
+            draw_grades(fig.subplots(), splits, values, noise_floor)
         svg = to_svg(fig, text_as_text=True)
     best = "; ".join(
         f"{split}: {ESTIMATORS[n]} {percent(mape[split, n])}"
@@ -74,7 +85,10 @@ def grade_picture(grade_card: Sequence[Row], noise_floor: float | None) -> Pictu
         if n in ("roofline", "regressor") and (split, n) in mape
     )
     return Picture(
-        svg, "Error by what was left out, on a log scale.", f"Mean error by split. {best}."
+        svg,
+        "Error by what was left out, on a log scale"
+        + ("; and how many held-out measurements the 90 % band holds." if covered else "."),
+        f"Mean error by split. {best}.",
     )
 
 

@@ -91,7 +91,7 @@ DRAWINGS = {
         axes, 1e3 * _random()[0], _random()[1] / _random()[0] - 1, "Measured step [ms]", 0.01
     ),
     "coverage": lambda axes: draw_coverage(
-        axes, [0.5, 0.9], {"random": [0.52, 0.9], "gpu": [0.4, None]}
+        axes, ["random", "gpu"], {"roofline": [0.91, 0.88], "traffic regressor": [0.9, None]}
     ),
     "intervals": lambda axes: draw_intervals(
         axes,

@@ -55,7 +55,7 @@ class _Paper:
     """A figure that costs nothing."""
 
     def subplots(self, rows=1, columns=1, **options):
-        return [None] * (rows * columns)
+        return [None] * (rows * columns) if rows * columns > 1 else None
 
 
 @pytest.fixture
@@ -66,6 +66,7 @@ def undrawn(monkeypatch):
         monkeypatch.setattr(module, "figure", lambda width, height: nullcontext(_Paper()))
         for name in [name for name in vars(module) if name.startswith("draw_")]:
             monkeypatch.setattr(module, name, lambda *arguments, **options: None)
+    monkeypatch.setattr(figures, "above_panels", lambda *arguments: None)
 
 
 @pytest.mark.parametrize("top", sorted({path[0] for path in PATHS}))
