@@ -22,7 +22,7 @@ from capmodel.service.named import (
     shape_of,
     told,
 )
-from capmodel.service.plain import plain
+from capmodel.service.plain import json_bytes, plain
 from capmodel.workload import Lognormal, Requests, SharedPrefix
 
 Fields = Mapping[str, Any]
@@ -125,6 +125,11 @@ def answer_plan(body: Fields) -> dict[str, Any]:
     document["warnings"] += notes
     answer: dict[str, Any] = plain(document)
     return answer
+
+
+def plan_json(body: Fields) -> bytes:
+    """`answer_plan` as JSON."""
+    return json_bytes(answer_plan(body))
 
 
 _AS_THEY_ARE = (

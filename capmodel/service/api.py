@@ -11,11 +11,11 @@ from capmodel.gpus import gpu_names, load_gpu
 from capmodel.kvcache import kv_bytes_per_token
 from capmodel.service.answers import (
     answer_kv,
-    answer_plan,
     answer_plan_file,
     answer_predict,
     candidates_of,
     check_steps,
+    plan_json,
 )
 from capmodel.service.bodies import FitBody, GradeBody, KvBody, LabQuery, PlanBody, PredictBody
 from capmodel.service.errors import Problems
@@ -29,7 +29,7 @@ from capmodel.service.settings import Settings
 from capmodel.shapes.catalogue import find_shape, shape_names
 from capmodel.weights import parameter_count
 
-# Deployments that a plan without simulation may look at in the worker itself, about 5 ms each.
+# Deployments that a plan without simulation may look at in the worker itself, some ms each.
 AT_ONCE = 24
 _LABS_KEPT = 64
 
@@ -103,11 +103,11 @@ def api_routes(settings: Settings, jobs: Jobs) -> APIRouter:
             return Response(
                 content, media_type=_FILES[format], headers={"Content-Disposition": name}
             )
-        looked_at = candidates_of(fields)
-        short = not fields["simulate"] and looked_at is not None and looked_at <= AT_ONCE
-        if short and fields["trace"] is None and _from_catalogue(fields):
-            return json_response(answer_plan(fields))
-        return json_response(await elsewhere(answer_plan, fields, settings.plan_timeout_s))
+        if jobs.busy and _is_short(fields):
+            content = plan_json(fields)
+        else:
+            content = await elsewhere(plan_json, fields, settings.plan_timeout_s)
+        return Response(content, media_type=_FILES["json"])
 
     @routes.post("/fit", responses=_LONG, openapi_extra={"requestBody": RUNS_CONTENT["fit"]})
     async def fit(request: Request) -> Response:
@@ -134,6 +134,17 @@ def api_routes(settings: Settings, jobs: Jobs) -> APIRouter:
         return Response(labs[key], media_type="application/json")
 
     return routes
+
+
+def _is_short(fields: Mapping[str, Any]) -> bool:
+    """Whether a plan takes so little that the worker makes it where all its jobs are busy.
+
+    So a queue moves on in the order it came, on all cores.
+    """
+    looked_at = candidates_of(fields)
+    few = looked_at is not None and looked_at <= AT_ONCE
+    bare = not fields["simulate"] and fields["trace"] is None
+    return few and bare and _from_catalogue(fields)
 
 
 def _from_catalogue(fields: Mapping[str, Any]) -> bool:

@@ -48,8 +48,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             Refused: on_refused, RequestValidationError: on_invalid, HTTPException: on_http,
         },
     )  # fmt: skip
-    app.include_router(api_routes(bounds, jobs))
-    app.include_router(page_routes(bounds))
+    routers = api_routes(bounds, jobs), page_routes(bounds)
+    for router in routers:
+        app.include_router(router)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
 
     @app.get("/healthz", tags=["service"])
@@ -64,7 +65,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         """Figures for Prometheus."""
         return metrics_response()
 
-    known = set(app.openapi()["paths"]) | {"/", "/lab", "/calibrate", "/openapi.json"}
+    known = {str(getattr(route, "path", "")) for router in routers for route in router.routes}
+    known |= {"/healthz", "/metrics", "/openapi.json"}
     app.add_middleware(Edge, settings=bounds)
     app.add_middleware(Observed, known=known, prefix=bounds.prefix)
     return app

@@ -53,6 +53,11 @@ class Jobs:
                 end.close()
             self._lifeline = None
 
+    @property
+    def busy(self) -> bool:
+        """Whether a further job would have to wait for another."""
+        return self.waiting >= self._settings.jobs
+
     async def run(self, job: Job, body: Mapping[str, Any], timeout_s: float) -> Any:
         """The result of `job(body)`, computed elsewhere.
 
