@@ -138,7 +138,7 @@ GOOD_ROW = (
         ("8", "12", "millisecond"),
         ("-8", "0.012", "batch_size"),
         ("8", "nan", "step_time_s"),
-        ('"1,024"', "0.012", "thousands separators"),
+        ('"1,2,3"', "0.012", "thousands separators"),
     ],
 )
 def test_bad_numbers_are_named(batch: str, time: str, said: str, tmp_path) -> None:

@@ -13,6 +13,8 @@ from capmodel.datasets.silicon import PART_COLUMNS, SILICON_FILE
 from capmodel.datasets.silicon_draw import content_hash, drawn_deployments, six_digits
 from capmodel.datasets.silicon_shapes import FIGURES, REAL, silicon_shapes
 from capmodel.features import add_features
+from capmodel.ingest import read_runs
+from capmodel.quality import screen_runs
 from capmodel.runs import validate_runs
 from capmodel.shapes.attention import LatentAttention, SoftmaxAttention
 
@@ -119,3 +121,12 @@ def test_draw_does_not_depend_on_order_and_follows_weights() -> None:
 def test_six_digits() -> None:
     found = six_digits(pd.Series([0.00123456789, 0.0, 3.0]))
     np.testing.assert_allclose(found, [0.00123457, 0.0, 3.0], rtol=1e-12)
+
+
+def test_the_file_and_the_function_give_the_same_used_rows() -> None:
+    """No check may depend on which way the bundled rows came in, and composed steps never ran."""
+    loaded = screen_runs(load_silicon_runs())
+    read = screen_runs(read_runs(bundled_path(SILICON_FILE)))
+    assert loaded.aside["rule"].value_counts().to_dict() == {"copied": 2}
+    assert read.aside["rule"].value_counts().to_dict() == {"copied": 2}
+    assert list(loaded.used["run_id"]) == list(read.used["run_id"])
