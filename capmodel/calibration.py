@@ -20,9 +20,11 @@ import pandas as pd
 from capmodel.adaptation import adapted, left_out_residuals
 from capmodel.coverage import Coverage, catalogue_name, coverage_of, joined
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
+from capmodel.engines import known_engine
 from capmodel.estimators import Corrected, Roofline
 from capmodel.evaluation import GradeCard, used_rows
 from capmodel.gpus import Gpu, load_gpu
+from capmodel.identifiability import unsure_of
 from capmodel.intervals import Intervals, intervals_from, with_few_rows
 from capmodel.regressor import COORDINATES, LocalCorrection, TrafficRegressor
 from capmodel.roofline import NAMES, RooflineCoefficients, RooflineRegressor
@@ -30,6 +32,7 @@ from capmodel.shapes import ModelLike, load_shape
 from capmodel.steptime import StepTime, build_step_time
 from capmodel.suggestion import feasible_steps, suggest
 from capmodel.traffic import step_traffic
+from capmodel.words import one_line
 
 Array = npt.NDArray[np.float64]
 
@@ -71,6 +74,13 @@ class Calibration:
     def summary(self) -> pd.DataFrame:
         """Coefficients by engine and GPU, with errors, bounds and identifiability."""
         return self.estimator.physics.roofline.summary
+
+    @property
+    def unsure(self) -> dict[str, tuple[str, ...]]:
+        """What the rows of each engine and GPU left open, in sentences; only where something is."""
+        fitted = self.estimator.physics.roofline.coefficients_
+        told = {" on ".join(key): unsure_of(own) for key, own in fitted.items() if len(key) == 2}
+        return {name: sentences for name, sentences in told.items() if sentences}
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -257,10 +267,12 @@ class Calibration:
         return self.estimator if method == "regressor" else self.estimator.physics
 
     def _engine_for(self, engine: str | None, gpu: str) -> str | None:
-        """The engine asked for, or the one with most rows on that GPU."""
-        if engine is not None:
-            return engine.lower()
+        """The engine asked for, by its rows' name, or the one with most rows on that GPU."""
         fitted = self.estimator.physics.roofline.coefficients_
+        if engine is not None:
+            known = known_engine(engine)
+            asked = engine.strip().lower()
+            return asked if any(level[:1] == (asked,) for level in fitted) else known
         rows = {pair: fitted[pair].n_rows for pair in self.pairs if pair[1] == gpu}
         return max(rows, key=lambda pair: rows[pair])[0] if rows else None
 
@@ -302,19 +314,19 @@ def load_calibration(path: str | Path) -> Calibration:
 
     Raises CalibrationError naming what is wrong.
     """
-    where = Path(path)
+    where = one_line(path)
     try:
-        text = where.read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8")
         content = json.loads(text)
     except FileNotFoundError as error:
         raise CalibrationError(f"calibration {where} is not there; check the name") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise CalibrationError(f"calibration {where} cannot be read: {error}") from error
+    except (OSError, UnicodeDecodeError, RecursionError) as error:
+        raise CalibrationError(f"calibration {where} cannot be read: {one_line(error)}") from error
     except json.JSONDecodeError as error:
         raise CalibrationError(
             f"calibration {where} is not whole JSON (line {error.lineno}): fit it again"
         ) from error
-    return calibration_from(content, str(where))
+    return calibration_from(content, where)
 
 
 def calibration_from(content: Any, where: str = "calibration") -> Calibration:

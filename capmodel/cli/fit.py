@@ -105,6 +105,7 @@ def command(
             report |= {
                 "calibration_id": calibration.calibration_id, "rows": calibration.n_rows,
                 "coefficients": calibration.summary.to_dict("records"),
+                "unsure": {name: list(own) for name, own in calibration.unsure.items()},
                 "splits": card.to_dict() if card else {}, "written": str(out),
             }  # fmt: skip
         options.print_json(report)
@@ -163,10 +164,21 @@ def _show(
     console = terminal()
     summary = calibration.summary
     if base is not None and used is not None:
-        pairs = {(str(e), str(g)) for e, g in zip(used["engine"], used["gpu"], strict=True)}
+        pairs = _pairs(used)
         mine = [pair in pairs for pair in zip(summary["engine"], summary["gpu"], strict=True)]
         summary = summary[mine]
     print_coefficients(summary, console)
+    for pair, sentences in calibration.unsure.items():
+        if base is None or pair in {f"{engine} on {gpu}" for engine, gpu in _pairs(used)}:
+            for sentence in sentences:
+                console.print(f"{pair}: {sentence}.", soft_wrap=True, markup=False)
     if card is not None:
         print_card(card, console)
     console.print(f"{calibration.calibration_id} written to {out}", soft_wrap=True)
+
+
+def _pairs(used: "pd.DataFrame | None") -> set[tuple[str, str]]:
+    """Engines and GPUs of the rows."""
+    if used is None:
+        return set()
+    return {(str(e), str(g)) for e, g in zip(used["engine"], used["gpu"], strict=True)}
