@@ -61,7 +61,7 @@ def draw_grades(
         axes.legend(
             loc="lower left",
             bbox_to_anchor=(0, 1),
-            ncols=3,
+            ncols=3 if axes.bbox.width / axes.figure.dpi > 4 else 2,
             handletextpad=0,
             columnspacing=1,
             borderaxespad=0,

@@ -58,9 +58,9 @@ def draw_cost_latency(
         axes.axvline(slo_s, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
         axes.annotate(
             "promised",
-            (slo_s, 1),
+            (slo_s, 0),
             xycoords=("data", "axes fraction"),
-            xytext=(3, -8),
+            xytext=(3, 3),
             textcoords="offset points",
             fontsize=7,
         )
