@@ -156,7 +156,7 @@ def fit_coefficients(
     values = centre.copy()
     values[free] = found
     errors = np.full(len(values), np.nan)
-    errors[free] = _sandwich(scaled, residual, weights, found, pull)
+    errors[free] = _standard_errors(scaled, residual, weights, found, pull, seen)
     memory = terms[:, 1:3] @ values[1:3] >= terms[:, 3] * values[3]
     unit = scaled / np.sqrt((scaled**2).mean(axis=0)) if free.any() else np.ones((1, 1))
     return RooflineCoefficients(
@@ -192,19 +192,31 @@ def _solve(scaled: Array, weights: Array, pull: Array, centre: Array) -> Array:
     return np.asarray(found / norm)
 
 
-def _sandwich(scaled: Array, residual: Array, weights: Array, values: Array, pull: Array) -> Array:
-    """Heteroscedasticity-robust standard errors of the coefficients that are off the bound."""
+def _standard_errors(
+    scaled: Array, residual: Array, weights: Array, values: Array, pull: Array, scatter: float
+) -> Array:
+    """Standard errors of the coefficients that are off the bound, NaN for the others.
+
+    The larger of two: the heteroscedasticity-robust one, and what prior and rows together leave
+    open, which is the prior's whole width where columns move together.
+    """
     errors = np.full(len(values), np.nan)
     inside = values > 0
     if not inside.any() or len(residual) <= int(inside.sum()):
         return errors
     active = scaled[:, inside]
-    bread = np.linalg.pinv((active * weights[:, None]).T @ active + np.diag(pull[inside] ** 2))
+    bread = _inverse((active * weights[:, None]).T @ active + np.diag(pull[inside] ** 2))
     score = active * (weights * residual)[:, None]
     small = len(residual) / (len(residual) - int(inside.sum()))
-    covariance = bread @ (score.T @ score) @ bread * small
-    errors[inside] = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    robust = np.diag(bread @ (score.T @ score) @ bread) * small
+    errors[inside] = np.sqrt(np.maximum(robust, scatter**2 * np.diag(bread)).clip(min=0.0))
     return errors
+
+
+def _inverse(matrix: Array) -> Array:
+    """Inverse of a positive semi-definite matrix whose rows and columns differ in scale."""
+    norm = np.sqrt(np.maximum(np.diag(matrix), 1e-300))
+    return np.asarray(np.linalg.pinv(matrix / np.outer(norm, norm)) / np.outer(norm, norm))
 
 
 @dataclass
