@@ -51,6 +51,8 @@ class Edge:
             await self._app(scope, receive, send)
             return
         scope = self._under_prefix(scope)
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}  # the server leaves the body out
         headers = Headers(scope=scope)
         most = self._most_bytes(scope)
         static = scope["path"].startswith(f"{self._settings.prefix}/static/")

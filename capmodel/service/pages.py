@@ -22,7 +22,7 @@ DEFAULTS = {
     "model": "llama-3-70b", "gpu": "h100-sxm", "engine": "", "tp": "", "weight_dtype": "",
     "kv_dtype": "", "price": "", "memory_fraction": "0.92", "load": "rate", "amount": "5",
     "input_len": "1000", "output_len": "200", "length_cv": "0", "prefix_len": "",
-    "slo_ttft_p95": "2", "slo_tpot_p95": "0.08",
+    "slo_ttft_p95": "2", "slo_tpot_p95": "0.08", "slo_e2e_p95": "",
 }  # fmt: skip
 _LONGEST = 200  # of one value of the address
 

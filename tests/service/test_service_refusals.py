@@ -238,3 +238,8 @@ def test_expectations_read_as_words(
 ) -> None:
     answer = client.post("/v1/plan", json={**LOAD, **change})
     assert expected in answer.json()["detail"][0]["expected"]
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/lab", "/v1/gpus", "/static/service.css"])
+def test_head_is_answered_where_get_is(client: TestClient, path: str) -> None:
+    assert client.head(path).status_code == 200

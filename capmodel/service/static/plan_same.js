@@ -19,6 +19,7 @@ export function showSame(asked, calibration) {
   flag("length-cv", asked.input_len?.cv);
   flag("slo-ttft-p95", asked.slo_ttft_p95);
   flag("slo-tpot-p95", asked.slo_tpot_p95);
+  flag("slo-e2e-p95", asked.slo_e2e_p95);
   flag("tp", asked.tp);
   flag("weight-dtype", asked.weight_dtype);
   flag("kv-dtype", asked.kv_dtype);

@@ -35,11 +35,12 @@ export function showHeadline(found) {
   } else {
     byId("fleet").textContent = `${best.n_gpus} × ${best.gpu}`;
     const between = best.replicas_low === best.replicas_high ? "" : `${best.replicas_low} to ${best.replicas_high} with the step time's interval`;
-    figure("Replicas", `${best.replicas} of ${best.tp} GPU${best.tp > 1 ? "s" : ""}`, `${best.weight_dtype} weights, ${best.kv_dtype} cache`, ...(between ? [between] : []));
+    figure("Replicas", `${best.replicas} × ${best.tp} GPU${best.tp > 1 ? "s" : ""}`, `${best.weight_dtype} weights, ${best.kv_dtype} cache`, ...(between ? [between] : []));
     const [cost, costs] = range(best.dollars_per_hour, dollars);
     figure("Cost an hour", cost, ...(costs ? [costs] : []));
-    for (const [name, key, limit] of [["First token, p95", "ttft_p95_s", found.slo.ttft_s], ["Each token, p95", "tpot_p95_s", found.slo.tpot_s]]) {
+    for (const [name, key, limit] of [["First token, p95", "ttft_p95_s", found.slo.ttft_s], ["Each token, p95", "tpot_p95_s", found.slo.tpot_s], ["Whole answer, p95", "e2e_p95_s", found.slo.e2e_s]]) {
       const own = found.latency[key];
+      if (!own) continue;
       const [middle, ends] = range(own, seconds);
       const notes = [ends, promise(own.estimate, limit)].filter(Boolean);
       figure(name, middle, ...notes);

@@ -47,6 +47,7 @@ function body() {
     output_len: lengths("output_len"),
     slo_ttft_p95: number("slo_ttft_p95"),
     slo_tpot_p95: number("slo_tpot_p95"),
+    slo_e2e_p95: number("slo_e2e_p95"),
     tp: number("tp"),
     weight_dtype: fields.weight_dtype.value || null,
     kv_dtype: fields.kv_dtype.value || null,
