@@ -9,6 +9,8 @@ from capmodel.planner.mix import LengthMix, endless_hits, length_mix
 from capmodel.workload import Fixed, Lengths, Requests, SharedPrefix, Workload, read_trace
 
 _STRETCH = 1500
+# More than any service has; beyond, fleets and draws grow past what can be reckoned with.
+_MOST_RATE, _MOST_CLIENTS = 1_000_000_000, 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +63,12 @@ def demand(
     Raises ValueError for no load, two loads, no lengths, lengths beside a trace, prompts over
     `max_context`, and what `Workload` and `read_trace` refuse.
     """
+    for name, given, most in (
+        ("rate", rate, _MOST_RATE),
+        ("concurrency", concurrency, _MOST_CLIENTS),
+    ):
+        if given is not None and given > most:
+            raise ValueError(f"Got {name}={given:g}, but expected at most {most:,}")
     if trace is not None:
         return _of_trace(trace, rate, concurrency, input_len, output_len, prefix_cache, max_context)
     if input_len is None or output_len is None:

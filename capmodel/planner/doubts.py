@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from capmodel.engines import engine_doubt
 from capmodel.planner.demand import Demand
 from capmodel.planner.sizing import Option
 from capmodel.planner.verify import Verified
@@ -33,7 +34,7 @@ def doubts(
         )
     step_time = chosen.replica.step_time
     if isinstance(step_time, StepTime):
-        lines += _extrapolation(step_time, chosen, load)
+        lines += _extrapolation(step_time, chosen, load, engine)
         if engine is None and not step_time.basis.startswith("vllm"):
             lines.append(
                 f"no engine was named: step times are from {step_time.basis}, scheduling as vLLM "
@@ -41,16 +42,22 @@ def doubts(
             )
     if chosen.replica.low_factor == chosen.replica.high_factor == 1.0:
         lines.append("the calibration has no interval here, so low and high equal the estimate")
+    doubt = engine_doubt(engine)
+    if doubt:
+        lines.append(doubt)
     if load.mix.hit_share > 0:
         lines.append("sized for prefix hits: a cold cache needs more, see the what-ifs")
     return lines
 
 
-def _extrapolation(step_time: StepTime, chosen: Option, load: Demand) -> list[str]:
+def _extrapolation(
+    step_time: StepTime, chosen: Option, load: Demand, engine: str | None
+) -> list[str]:
     """What the calibration's rows do not say about the chosen fleet."""
     if step_time.coverage is None:
-        gpu = chosen.replica.candidate.gpu.name
-        return [f"extrapolation: no rows on {gpu}, coefficients of {step_time.basis}"]
+        where = f"on {chosen.replica.candidate.gpu.name}"
+        where = f"of {engine} {where}" if engine else where
+        return [f"extrapolation: no rows {where}, coefficients of {step_time.basis}"]
     batch, context = np.array([chosen.estimate.batch]), np.array([load.mix.held_mean])
     beyond = (*step_time.lacks, *step_time.coverage.beyond(batch, context))
     return [f"extrapolation: {reason} ({step_time.basis})" for reason in beyond]

@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 
 from capmodel.calibration import load_calibration
+from capmodel.engines import known_engine
 from capmodel.gpus import load_gpu
 from capmodel.planner.candidate import Candidate, GpuLike, candidates
 from capmodel.planner.clients import client_cap
@@ -93,7 +94,8 @@ def plan(
     )
     if not 0 < memory_fraction <= 1:
         raise ValueError(f"Got memory_fraction={memory_fraction}, but expected one in (0, 1]")
-    setting = Setting(_calibration(calibration), engine, memory_fraction, load.longest)
+    own = known_engine(engine)
+    setting = Setting(_calibration(calibration), own, memory_fraction, load.longest)
     inputs = inputs_of(model, gpu, trace, calibration)
     asked = Plan(shape, load, slo, setting, seed, "", date=day(date), inputs=inputs)
     looked_at = list(candidates(shape, gpu, tp, weight_dtype, kv_dtype))

@@ -25,7 +25,7 @@ h2 { color: #0072b2; margin: 2.4rem 0 .6rem; }
 .facts div { border-top: 2px solid #0072b2; padding-top: .4rem; }
 .facts dt, .facts dd.note { font-size: .875rem; color: #5a5a5a; margin: 0; }
 .facts dd.value { font-size: 1.6rem; font-weight: 700; margin: 0; line-height: 1.25; }
-dl.pairs { display: grid; grid-template-columns: minmax(8rem, 14rem) 1fr; gap: .2rem 1rem; }
+dl.pairs { display: grid; grid-template-columns: minmax(8rem, 20rem) 1fr; gap: .2rem 1rem; }
 dl.pairs dt { color: #5a5a5a; } dl.pairs dd { margin: 0; }
 .scroll { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }

@@ -187,6 +187,11 @@ def test_a_model_too_large_for_every_gpu_says_what_is_missing():
     ("changes", "message"),
     [
         ({"rate": -1.0}, "rate=-1"),
+        ({"rate": 1e300}, r"rate=1e\+300, but expected at most"),
+        ({"rate": None, "concurrency": 10**9}, "concurrency=1e"),
+        ({"slo_e2e_p95": -1.0}, "e2e_s=-1"),
+        ({"date": "tomorrow"}, "date='tomorrow'"),
+        ({"engine": " "}, "engine="),
         ({"tp": 0}, "tp=0"),
         ({"tp": []}, "empty list"),
         ({"price": -2.0}, "price=-2"),
@@ -223,6 +228,19 @@ def test_the_shipped_calibrations_make_a_plan():
     assert low <= 1 <= high
     lines = {line["what"]: line for line in found.to_dict()["assumptions"]}
     assert "of the dense peak" in lines["prompts"]["value"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [("trtllm", None), ("vlm", "did you mean vllm"), ("mine", "stands by itself")],
+)
+def test_an_engine_nobody_knows_is_said(engine, said):
+    found = cm.plan(
+        "llama-3-8b", "h100", rate=1.0, input_len=500, output_len=50, tp=1, engine=engine,
+        simulate=False,
+    )  # fmt: skip
+    told = [line for line in found.warnings if line.startswith("engine ")]
+    assert told == [] if said is None else said in told[0]
 
 
 def test_named_gpus_without_a_price_ask_for_one():

@@ -75,6 +75,36 @@ def test_a_price_by_gpu_decides(capsys):
     assert json.loads(raw)["recommendation"]["gpu"] == "h100-sxm"
 
 
+@pytest.mark.parametrize("suffix", [".json", ".pdf", ".html"])
+def test_the_plan_is_written_by_suffix_and_says_its_command(capsys, tmp_path, suffix):
+    """Twice on one day, the same bytes."""
+    arguments = [*CHAT, "--no-simulate", "--date", "2026-03-01"]
+    first, second = (tmp_path / f"{name}{suffix}" for name in "ab")
+    for out in (first, second):
+        assert run(capsys, *arguments, "-o", out)[0] == 0
+    assert first.read_bytes() == second.read_bytes()
+    if suffix == ".json":
+        written = json.loads(first.read_text())
+        assert written["command"] == "capmodel " + " ".join(arguments)
+        assert written["date"] == "2026-03-01"
+
+
+def test_what_cannot_be_written_is_refused_before_the_work(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("capmodel.cli.plan._plan", None)  # would not be callable
+    for out in (tmp_path, tmp_path / "no" / "plan.json", tmp_path / "plan.docx"):
+        code, _, error = run(capsys, *CHAT, "-o", out)
+        assert code == 2
+        assert str(out) in error
+
+
+def test_without_a_promise_none_is_missed(capsys):
+    code, text, _ = run(capsys, *CHAT, "--no-simulate")
+    assert code == 0
+    assert "nothing was promised" in text
+    assert "miss" not in text
+    assert "Promise" not in text
+
+
 def test_a_sweep_writes_its_rows(capsys, tmp_path):
     out = tmp_path / "grid.parquet"
     code, raw, _ = run(
