@@ -11,6 +11,7 @@ import pandas as pd
 
 from capmodel.cells import hashable_cells, number_cells, text_cells
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
+from capmodel.engines import known_engine
 from capmodel.gpus import implausible
 from capmodel.own_entries import own_entry_problems
 from capmodel.problems import RunsError, problem_table
@@ -281,7 +282,8 @@ def _check_across(table: pd.DataFrame) -> list[pd.DataFrame]:
 def _complete(table: pd.DataFrame, where: str) -> pd.DataFrame:
     for name, canonical in (("weight_dtype", weight_dtype_name), ("kv_dtype", kv_dtype_name)):
         table[name] = table[name].map({value: canonical(value) for value in table[name].unique()})
-    table["engine"] = table["engine"].str.lower()
+    spelled = {name: known_engine(name) for name in table["engine"].unique()}
+    table["engine"] = table["engine"].map(spelled)
     numbered = pd.Series([f"row-{number}" for number in range(1, len(table) + 1)])
     if "run_id" not in table:
         table.insert(0, "run_id", numbered)

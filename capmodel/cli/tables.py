@@ -157,6 +157,8 @@ def print_prediction(found: Prediction, asked: dict[str, object], console: Conso
         f"MFU {format_percent(float(np.asarray(found.mfu)))}; "
         f"{'fits' if found.fits else 'does NOT fit'} in the memory."
     )
+    if found.ceiling:
+        console.print(f"Ceiling: {found.ceiling}.", soft_wrap=True)
     console.print(f"From {found.calibration_id} ({found.basis}).", soft_wrap=True)
     for note in (*found.assumptions, *found.extrapolation):
         console.print(f"- {note}", soft_wrap=True)
