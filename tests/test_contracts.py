@@ -30,7 +30,7 @@ PACKAGE = Path(cm.__file__).parent
 FLOORS = (
     {"units", "dtypes", "shapes", "gpus", "words", "engines", "arguments", "own_folder"},
     {"kvcache", "weights", "runs", "distributed", "cells", "problems", "own_entries"},
-    {"memory", "ingest", "datasets"},
+    {"memory", "ingest", "datasets", "catalog_rows"},
     {"features", "traffic"},
     {"quality", "roofline", "regressor", "splits", "baselines", "steptime", "coverage", "profile",
      "saturation", "ceiling"},

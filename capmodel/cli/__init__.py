@@ -17,6 +17,7 @@ from capmodel.words import one_line
 COMMANDS = {
     "run": "The main job: ingest, features, roofline, regressor, grade card, capacity plan.",
     "predict": "One decode step: seconds, what binds, what fits.",
+    "catalog": "Models and GPUs known by name: figures, other names, sources.",
     "kv": "Cache bytes, blocks and concurrency.",
     "plan": "From a workload to GPUs, latency and money.",
     "sweep": "Step times over a grid of deployments, batches and contexts.",
@@ -72,6 +73,13 @@ def main(args: list[str] | None = None) -> None:
     except (OverflowError, RecursionError) as error:
         click.echo(
             f"capmodel: a number or a nesting is too large to read: {one_line(error)}", err=True
+        )
+        sys.exit(2)
+    except MemoryError:
+        click.echo(
+            "capmodel: the memory of this machine is too small for what was asked; give fewer or "
+            "smaller runs files, a shorter grid or trace, or a machine with more memory",
+            err=True,
         )
         sys.exit(2)
     sys.exit(status if isinstance(status, int) else 0)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from capmodel.arguments import flag
 from capmodel.shapes.catalogue import find_shape, in_catalogue
 from capmodel.shapes.config import is_config, shape_from_config
 from capmodel.shapes.entry import shape_from_entry
@@ -24,6 +25,8 @@ def load_shape(x: ModelLike, download: bool = False) -> ModelShape:
 
     Raises ValueError for unknown or ambiguous names, unreadable files and unknown architectures.
     """
+    if download is not False:
+        flag("download", download)
     if isinstance(x, ModelShape):
         return x
     if isinstance(x, str):
