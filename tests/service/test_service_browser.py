@@ -190,7 +190,8 @@ def test_upload_calibrate_and_plan_with_it(page: Any, address: str, tmp_path: Pa
     started.value.save_as(target)
     calibration = cm.load_calibration(target)
     assert page.inner_text("#name") == calibration.calibration_id
-    page.click("#use")
+    with page.expect_navigation():
+        page.click("#use")
     page.wait_for_selector(PLANNED)
     page.wait_for_selector("#answer:not([hidden])")
     assert calibration.calibration_id in page.inner_text("#own-calibration")

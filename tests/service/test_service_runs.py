@@ -160,7 +160,7 @@ def test_names_of_files_lead_nowhere(client: TestClient, runs: pd.DataFrame, nam
 
 
 def test_a_script_in_a_name_stays_text(client: TestClient, runs: pd.DataFrame) -> None:
-    named = runs.assign(engine="<script>alert(1)</script>")
+    named = runs.head(50).assign(engine="<script>alert(1)</script>")
     answer = send(client, "/v1/fit", "<img src=x onerror=alert(1)>.csv", csv_of(named),
                   figures="true")  # fmt: skip
     assert answer.status_code == 200, answer.text
