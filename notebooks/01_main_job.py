@@ -20,7 +20,7 @@
 
 # %% tags=["parameters"]
 runs_file = ""  # a runs file, folder or glob; empty: the bundled silicon runs
-n_rows = 0  # so many rows at random; 0: all of yours, 3,000 of the bundled ones
+n_rows = 0  # so many rows at random; 0: all of yours, 2,000 of the bundled ones
 splits = ["random", "config", "deployment", "model", "gpu"]
 estimators = ["raw_linear", "nearest", "roofline", "regressor"]  # "raw_boosting" takes minutes more
 model = ""  # what the plan is for; empty: the pair the runs cover best
@@ -51,7 +51,7 @@ pd.set_option("display.max_colwidth", 120)
 
 # %%
 runs = cm.read_runs(runs_file or default_runs_path())
-kept = n_rows or (len(runs) if runs_file else 3000)
+kept = n_rows or (len(runs) if runs_file else 2000)
 runs = runs.sample(min(kept, len(runs)), random_state=seed).sort_index()
 print(f"{len(runs):,} rows")
 runs[["engine", "model", "gpu", "tp", "batch_size", "context_len", "step_time_s"]].head()

@@ -21,7 +21,7 @@
 
 # %% tags=["parameters"]
 runs_file = ""  # a runs file, folder or glob; empty: the bundled silicon runs
-n_rows = 0  # so many rows at random; 0: all of yours, 1,500 of the bundled ones
+n_rows = 0  # so many rows at random; 0: all of yours, 1,200 of the bundled ones
 trees = 400  # of the boosted candidate, 31 leaves each
 seed = 0
 
@@ -48,7 +48,7 @@ pd.set_option("display.max_colwidth", 120)
 
 # %%
 runs = cm.read_runs(runs_file or default_runs_path())
-kept = n_rows or (len(runs) if runs_file else 1500)
+kept = n_rows or (len(runs) if runs_file else 1200)
 runs = runs.sample(min(kept, len(runs)), random_state=seed).sort_index()
 used = used_rows(runs)
 target = used["step_time_s"].to_numpy()

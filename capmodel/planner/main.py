@@ -14,6 +14,7 @@ from capmodel.planner.demand import Demand, demand
 from capmodel.planner.doubts import doubts
 from capmodel.planner.failing import infeasible, infeasible_by_simulation, missed_by_simulation
 from capmodel.planner.fleet import fleet_of
+from capmodel.planner.held import held_to
 from capmodel.planner.provenance import day, inputs_of
 from capmodel.planner.replica import MEMORY_FRACTION, CalibrationLike, Setting
 from capmodel.planner.result import Plan, headline
@@ -21,7 +22,7 @@ from capmodel.planner.search import Search, pareto, search
 from capmodel.planner.shipped import Shipped
 from capmodel.planner.sizing import Option
 from capmodel.planner.steps import crossover, step_rows
-from capmodel.planner.variations import Planned, best_elsewhere, held_to, sensitivities, what_ifs
+from capmodel.planner.variations import Planned, best_elsewhere, sensitivities, what_ifs
 from capmodel.planner.verify import Verified, cover, run_fleet, server_of, verify
 from capmodel.shapes import ModelLike, load_shape
 from capmodel.workload import Lengths, Requests, SharedPrefix, Slo
@@ -142,7 +143,8 @@ def _finished(asked: Plan, found: Search, tried: list[Verified], best: Verified 
         most = cover(chosen, load, slo, server, ends[1])
         chosen = replace(chosen, replicas_high=max(chosen.replicas, most))
     options = (chosen, *_others(found.options, tried, chosen))
-    planned = Planned(asked.shape, chosen, load, slo, asked.setting, held_to(chosen, best, load))
+    held = held_to(chosen, best, load)
+    planned = Planned(asked.shape, chosen, load, slo, asked.setting, held, best is not None)
     other = best_elsewhere(options, replica.candidate.gpu)
     other_run = next((run for run in tried if run.option is other), None)
     return replace(

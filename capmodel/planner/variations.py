@@ -4,21 +4,27 @@ They are steady-state estimates. Where the plan was simulated they are held to w
 that the plan's own row is the plan: see `HeldTo`.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from capmodel.costs import Price
 from capmodel.gpus import Gpu
+from capmodel.kvcache import growth_bytes_per_token
 from capmodel.memory import attention_variants
 from capmodel.planner.candidate import Candidate
 from capmodel.planner.curve import load_curve, pool_batch
 from capmodel.planner.demand import Demand, changed
+from capmodel.planner.held import HeldTo, held_to
 from capmodel.planner.replica import DoesNotFit, Setting, replica_of
 from capmodel.planner.sizing import Option, capacity_of, fleet_operation, size
-from capmodel.planner.verify import Verified
+from capmodel.planner.verify import Verified, run_apart
 from capmodel.shapes import ModelShape
 from capmodel.workload import Slo
+
+# One way, between two servers: a 400 Gbit/s adapter.
+NETWORK_BYTES_PER_S = 50e9
+# Fleets larger than this are not simulated whole, and so not divided either.
+_MOST_APART = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,51 +63,6 @@ class Sensitivity:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldTo:
-    """What the simulation of the plan found over its own estimate: factors, 1 without one.
-
-    replicas: on the capacity needed; ttft, tpot: on the latencies.
-    """
-
-    replicas: float = 1.0
-    ttft: float = 1.0
-    tpot: float = 1.0
-
-    def whole(self, share: float) -> int:
-        """Replicas for `share` of one by the estimate."""
-        return max(1, math.ceil(share * self.replicas - 1e-9))
-
-
-def held_to(chosen: Option, run: Verified | None, demand: Demand) -> HeldTo:
-    """The factors that make the estimate of the plan what its simulation found.
-
-    More replicas than estimated: the last one that missed and the first that held leave the need
-    between them, taken in the middle. Fewer: the need is at most what held.
-    """
-    if run is None:
-        return HeldTo()
-    share = chosen.share_of_capacity(demand)
-    estimated = max(1, math.ceil(share - 1e-9))
-    replicas = 1.0
-    if chosen.replicas > estimated:
-        replicas = (chosen.replicas - 0.5) / share
-    elif chosen.replicas < estimated:
-        replicas = chosen.replicas / share
-    now = chosen.estimate
-    return HeldTo(
-        replicas,
-        _over(run.summary.ttft_p95_s, now.ttft_p95_s),
-        _over(run.summary.tpot_p95_s, now.tpot_p95_s),
-    )
-
-
-def _over(found: float, estimate: float) -> float:
-    """The ratio; 1 where it is none (no second token, nothing to wait for)."""
-    ratio = found / estimate if estimate > 0 else 1.0
-    return ratio if 0 < ratio < float("inf") else 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class Planned:
     """What the variations vary."""
 
@@ -110,7 +71,8 @@ class Planned:
     demand: Demand
     slo: Slo
     setting: Setting
-    held: HeldTo = HeldTo()
+    held: HeldTo
+    simulated: bool = False
 
     def resized(
         self,
@@ -193,6 +155,8 @@ def _what_ifs(planned: Planned, other: Option | None, run: Verified | None) -> I
             candidate=other.replica.candidate,
             price=other.price,
         )
+    if planned.simulated and 1 < planned.option.replicas <= _MOST_APART:
+        yield _apart(planned)
     if load.mix.hit_share > 0:
         yield planned.resized("prefix cache off", demand=changed(load, prefix_cache=False))
     else:
@@ -201,6 +165,28 @@ def _what_ifs(planned: Planned, other: Option | None, run: Verified | None) -> I
             "half of every prompt found: an assumption, nothing is known of shared prefixes",
             demand=changed(load, hit_share=0.5),
         )
+
+
+def _apart(planned: Planned) -> WhatIf:
+    """The plan's replicas divided into some for prompts and some for decoding, simulated."""
+    option, load = planned.option, planned.demand
+    replica, own = option.replica, option.replica.candidate
+    prompts = round(option.replicas * option.estimate.prefill_share)
+    prompts = min(max(1, prompts), option.replicas - 1)
+    sent = growth_bytes_per_token(planned.shape, own.kv_dtype, own.tp) * own.tp
+    run = run_apart(option, load, planned.slo, prompts, sent / NETWORK_BYTES_PER_S)
+    missed = " and ".join(name.upper() for name in run.missed)
+    return WhatIf(
+        f"prompts apart: {prompts} + {option.replicas - prompts} replicas",
+        "simulated; prompts on replicas of their own, their cache sent over a link of "
+        f"{NETWORK_BYTES_PER_S / 1e9:g} GB/s" + (f"; {missed} is missed" if missed else ""),
+        option.replicas,
+        option.n_gpus,
+        option.dollars_per_hour,
+        pool_batch(replica, load.mix, 0.0),
+        run.summary.ttft_p95_s,
+        run.summary.tpot_p95_s,
+    )
 
 
 def sensitivities(planned: Planned) -> list[Sensitivity]:

@@ -8,7 +8,7 @@ import numpy as np
 from capmodel.planner.curve import load_curve
 from capmodel.planner.demand import Demand
 from capmodel.planner.sizing import Option, fleet_operation
-from capmodel.simulation import Server, Simulation, Summary, simulate, summarise
+from capmodel.simulation import PrefillPool, Server, Simulation, Summary, simulate, summarise
 from capmodel.workload import Slo
 
 # A large fleet is simulated as this many replicas with their share of the load.
@@ -55,6 +55,24 @@ def run_fleet(
         requests = requests.at_rate(requests.rate * share)
     result = simulate(requests, server, replicas=count, concurrency=clients)
     return _judged(option, result, count, slo)
+
+
+def run_apart(
+    option: Option, demand: Demand, slo: Slo, prefillers: int, transfer_s_per_token: float
+) -> Verified:
+    """Simulate `option` with `prefillers` of its replicas for prompts alone (disaggregation).
+
+    transfer_s_per_token: to send a prompt's cache to the replica that decodes it [s].
+    """
+    server = server_of(option, demand)
+    result = simulate(
+        demand.requests,
+        server,
+        replicas=option.replicas - prefillers,
+        concurrency=demand.concurrency,
+        prefill=PrefillPool(server, prefillers, transfer_s_per_token),
+    )
+    return _judged(option, result, option.replicas, slo)
 
 
 def server_of(option: Option, demand: Demand) -> Server:

@@ -6,8 +6,8 @@ import pytest
 from rates import NameplateCalibration
 
 import capmodel as cm
+from capmodel.planner.held import held_to
 from capmodel.planner.sizing import fleet_operation
-from capmodel.planner.variations import held_to
 from capmodel.workload import Lognormal
 
 LOAD = {
@@ -73,6 +73,21 @@ def _resized(option, replicas, estimate):
     from dataclasses import replace
 
     return replace(option, replicas=replicas, estimate=estimate)
+
+
+def test_prompts_apart_keep_the_gpus_and_decode_undisturbed():
+    """Long prompts, so that prompts in between are what users feel between tokens."""
+    plan = made(input_len=4000, output_len=100, rate=80.0, slo_ttft_p95=3.0, slo_tpot_p95=0.05)
+    rows = [row for row in plan.what_ifs if row.name.startswith("prompts apart")]
+    assert len(rows) == (1 < plan.chosen.replicas <= 8)
+    assert rows, "the case must have several replicas"
+    row = rows[0]
+    counts = [int(word) for word in row.name.split() if word.isdigit()]
+    assert sum(counts) == plan.chosen.replicas
+    assert row.n_gpus == plan.chosen.n_gpus
+    together = plan.verified[1].summary
+    assert row.tpot_p95_s < together.tpot_p95_s
+    assert 0 < row.ttft_p95_s < float("inf")
 
 
 def test_no_fleet_that_keeps_the_promises_is_cheaper_than_the_chosen(plan):
