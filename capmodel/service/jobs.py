@@ -5,6 +5,7 @@ watchdog ends the process. The pool is then made anew.
 """
 
 import asyncio
+import contextlib
 import faulthandler
 import os
 import signal
@@ -115,8 +116,9 @@ def _prepare(memory_bytes: int, lifeline: Connection) -> None:
 
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         top = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
-        resource.setrlimit(resource.RLIMIT_AS, (top, hard))
-    os.nice(5)  # a short answer goes before a long one
+        with contextlib.suppress(ValueError, OSError):  # a system that does not bound it
+            resource.setrlimit(resource.RLIMIT_AS, (top, hard))
+        os.nice(5)  # a short answer goes before a long one
 
 
 def _end_with_parent(lifeline: Connection) -> None:

@@ -1,7 +1,6 @@
 """What a worker does first: the jobs' processes load while it loads itself."""
 
 import multiprocessing
-from multiprocessing import forkserver
 from typing import Any
 
 
@@ -17,6 +16,8 @@ def process_context() -> Any:
 def application() -> Any:
     """The ASGI application of a worker of `capmodel serve`."""
     if process_context().get_start_method() == "forkserver":
+        from multiprocessing import forkserver
+
         forkserver.ensure_running()
     from capmodel.service.app import create_app
 
