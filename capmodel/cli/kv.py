@@ -1,5 +1,6 @@
 """`capmodel kv`: cache bytes, blocks, concurrency, and an engine's start-up log explained."""
 
+import math
 import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -220,6 +221,7 @@ def _replay(flags: dict[str, Any]) -> int:
 
 def _log(ctx: click.Context, flags: dict[str, Any]) -> int:
     from capmodel.cli import kv_tables
+    from capmodel.kvcache import engine_name
     from capmodel.memory import compare_log, log_settings, read_start_log
 
     log = read_start_log(flags["log_file"])
@@ -237,15 +239,23 @@ def _log(ctx: click.Context, flags: dict[str, Any]) -> int:
         "micro_batch": "micro_batch",
     }  # fmt: skip
     changed = {field: given[name] for name, field in fields.items() if name in given}
-    comparison = compare_log(
-        log,
-        _model(flags) if flags["model"] is not None else None,
-        flags["gpu"],
-        weight_dtype=given.get("weight_dtype"),
-        settings=replace(log_settings(log, flags["gpu"]), **changed),
-        max_model_len=given.get("context"),
-        available_bytes=_gib(flags["available_gib"]),
-    )
+    if "engine" in given and engine_name(given["engine"]) != log.engine:
+        raise click.UsageError(
+            f"--engine says {given['engine']}, but {log.engine} wrote the log; leave it out"
+        )
+    try:
+        settings = replace(log_settings(log, flags["gpu"]), **changed)
+        comparison = compare_log(
+            log,
+            _model(flags) if flags["model"] is not None else None,
+            flags["gpu"],
+            weight_dtype=given.get("weight_dtype"),
+            settings=settings,
+            max_model_len=given.get("context"),
+            available_bytes=_gib(flags["available_gib"]),
+        )
+    except ValueError as error:
+        raise ValueError(f"{error} (with the log {flags['log_file']})") from None
     if flags["as_json"]:
         options.print_json(
             {
@@ -300,10 +310,15 @@ def _gib(value: str | float | None) -> float | None:
 
     if value is None:
         return None
+    from capmodel.words import shown
+
     try:
-        return float(value) * GIB
-    except ValueError as error:
-        raise click.UsageError(f"Got {value!r} GiB, but expected a number such as 6.51") from error
+        size = float(value) * GIB
+    except ValueError:
+        size = math.nan
+    if not 0 <= size <= 1e18:
+        raise click.UsageError(f"Got {shown(value)} GiB, but expected a number such as 6.51")
+    return size
 
 
 def _half_digit(text: str | None) -> float:

@@ -14,8 +14,10 @@ from capmodel.memory.reserve import (
 )
 from capmodel.memory.start_log import StartLog
 from capmodel.shapes import ModelLike, ModelShape, load_shape
+from capmodel.shapes.catalogue import in_catalogue
 from capmodel.units import format_bytes, format_gib
 from capmodel.weights import weight_bytes
+from capmodel.words import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ def compare_log(
     """
     if model is None and log.model is None:
         raise ValueError("The log does not name its model; give it (--model)")
-    shape = load_shape(model if model is not None else str(log.model))
+    shape = load_shape(model) if model is not None else _logged_shape(str(log.model))
     settings = settings or log_settings(log, gpu)
     length = max_model_len or log.max_model_len or shape.max_context
     if length is None:
@@ -107,6 +109,8 @@ def compare_log(
                 "--gpu for an estimate"
             )
         available = budget.cache_bytes
+    if available is not None and available_bytes is None:
+        available = max(0.0, available)  # a log says it is below zero where nothing is left
     replayed = replay(shape, available, length, log.engine, settings, log.rounding_bytes)
     return LogComparison(
         log=log,
@@ -116,6 +120,20 @@ def compare_log(
         budget=budget,
         replayed=replayed,
     )
+
+
+def _logged_shape(name: str) -> ModelShape:
+    """The model a log names: as it stands, or by the last part of the path it was served from."""
+    try:
+        return load_shape(name)
+    except ValueError:
+        tail = name.rstrip("/").rpartition("/")[2]
+        if in_catalogue(tail):
+            return load_shape(tail)
+        raise ValueError(
+            f"The log's model {shown(name)} is not known here; give it (--model), by a name of "
+            "`capmodel catalog models` or the path of its config.json"
+        ) from None
 
 
 def log_settings(log: StartLog, gpu: GpuLike | None = None) -> EngineSettings:

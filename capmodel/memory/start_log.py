@@ -4,14 +4,18 @@ vLLM (both engines and its forks), SGLang, TensorRT-LLM and llama.cpp. Engines t
 GiB. Every rank prints its memory; the pool is cut to the least of them.
 """
 
+import codecs
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from capmodel.arguments import COUNT, COUNT_OR_NONE, FRACTION, GPUS, Span, number
 from capmodel.memory.start_log_lines import LINES, SIGNS
 from capmodel.units import GIB
+from capmodel.words import one_line
 
+_MOST = 64 * 2**20
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _LLAMA_SIZE = re.compile(r"(?:KV self size|: size) += +([\d.]+) MiB")
 
@@ -57,12 +61,19 @@ class StartLog:
 
 
 def read_start_log(path: str | Path) -> StartLog:
-    """The start-up log in `path`. Raises ValueError where no known engine wrote it."""
+    """The start-up log in `path`, of which the first 64 MiB are read: a start-up is at the start.
+
+    Raises ValueError where no known engine wrote it, and for a figure that cannot be.
+    """
+    where = one_line(path)
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise ValueError(f"Log {path} cannot be read: {error.strerror}") from error
-    return parse_start_log(text, str(path))
+        with Path(path).open("rb") as handle:
+            content = handle.read(_MOST)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or one_line(error)
+        raise ValueError(f"Log {where} cannot be read: {why}") from error
+    wide = content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # PowerShell's redirection
+    return parse_start_log(content.decode("utf-16" if wide else "utf-8-sig", "replace"), where)
 
 
 def parse_start_log(text: str, where: str = "text") -> StartLog:
@@ -77,9 +88,13 @@ def parse_start_log(text: str, where: str = "text") -> StartLog:
     found = {name: _find(pattern, text) for name, pattern in LINES[engine]}
     served = found.pop("served", [])
     found["model"] = found["model"] or served
-    values: dict[str, Any] = {
-        name: _value(name, matches) for name, matches in found.items() if matches
-    }
+    try:
+        values: dict[str, Any] = {
+            name: _value(name, matches) for name, matches in found.items() if matches
+        }
+        sizes = [_size("cache_bytes", size) / GIB * 2**20 for size in _LLAMA_SIZE.findall(text)]
+    except ValueError as error:
+        raise ValueError(f"{error} (in the log {where})") from None
     if engine == "sglang" and "key_bytes" in values:
         values["available_bytes"] = values["key_bytes"] + values.get("value_bytes", 0.0)
         values["rounding_bytes"] = 2 * _half_digit(found["key_bytes"][0])
@@ -91,8 +106,7 @@ def parse_start_log(text: str, where: str = "text") -> StartLog:
     if "peak_bytes" in values and "weights_bytes" in values:
         values.setdefault("activation_bytes", values["peak_bytes"] - values["weights_bytes"])
     if engine == "llama.cpp":
-        sizes = [float(size) for size in _LLAMA_SIZE.findall(text)]
-        values["cache_bytes"] = sum(sizes) * 2**20 if sizes else None
+        values["cache_bytes"] = sum(sizes) if sizes else None
         values["kv_dtype"] = f"{values.get('kv_dtype', 'f16')},{values.pop('value_dtype', 'f16')}"
     elif values.get("kv_dtype") in ("auto", None):
         values["kv_dtype"] = values.get("dtype")
@@ -108,17 +122,41 @@ def _find(pattern: str, text: str) -> list[str]:
     ]
 
 
+_COUNTS = {
+    "tp": GPUS, "draft_tokens": COUNT_OR_NONE, "blocks": COUNT_OR_NONE, "tokens": COUNT_OR_NONE,
+}  # fmt: skip
+_REQUESTS = Span("0 or more requests", 0.0, 1e12)
+# A size in bytes; an engine prints one below zero where nothing is left.
+_SIZES = Span("a size of at most 1e18 bytes", -1e18, 1e18)
+
+
 def _value(name: str, matches: list[str]) -> Any:
+    """What the matches of a field say. Raises ValueError for what is no such figure."""
     if name.endswith("_bytes"):
         worst = min if name in ("available_bytes", "total_bytes") else max
-        return worst(float(match) for match in matches) * GIB
+        return worst(_size(name, match) for match in matches)
     if name in ("prefix_caching", "unified"):
         return matches[0].lower() == "true"
     if name in ("version", "model", "dtype", "kv_dtype", "value_dtype", "state_mode"):
-        return matches[0].strip()
+        return one_line(matches[0].strip())
     if name in ("fraction", "concurrency"):
-        return float(matches[0])
-    return int(matches[0].replace(",", ""))
+        span = FRACTION if name == "fraction" else _REQUESTS
+        return number(name, _read(float, matches[0]), span)
+    return number(name, _read(int, matches[0].replace(",", "")), _COUNTS.get(name, COUNT))
+
+
+def _size(name: str, text: str) -> float:
+    """A size printed in GiB [byte]."""
+    found = _read(float, text)
+    return float(number(name, found * GIB if isinstance(found, float) else found, _SIZES))
+
+
+def _read(kind: type[int] | type[float], text: str) -> Any:
+    """The number written in `text`, or the text itself where it is none."""
+    try:
+        return kind(text)
+    except ValueError:
+        return text
 
 
 def _half_digit(text: str) -> float:
