@@ -83,6 +83,8 @@ def test_runs_flag_reaches_the_notebooks_as_an_absolute_path(
     stories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "mine.csv").write_text("model\n")
     given: dict[str, Any] = {}
 
     def fake(paths: object, out: object, parameters: dict[str, Any], progress: object) -> list[Any]:
@@ -97,6 +99,9 @@ def test_runs_flag_reaches_the_notebooks_as_an_absolute_path(
         "gpus": ["a", "b"],
         "model": "llama",
     }
+    refused = invoke("run", "--folder", stories, "--runs", "no/such.csv", "-o", "x")
+    assert isinstance(refused.exception, ValueError)
+    assert "--runs no/such.csv" in str(refused.exception)
 
 
 @pytest.mark.parametrize(
