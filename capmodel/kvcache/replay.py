@@ -117,6 +117,11 @@ def replay(
     available_bytes = float(number("available_bytes", available_bytes, _AVAILABLE))
     rounding_bytes = number("rounding_bytes", rounding_bytes, BYTES)
     cost, layout = _cost(shape, engine, settings)
+    if not cost.block_bytes:
+        raise ValueError(
+            f"Got model {shape.name}, whose layers keep no cache that grows, so an engine has no "
+            "pool to print; expected a model with attention layers"
+        )
     printed = [
         _printed(name, cost, available, max_model_len, settings)
         for available in (
@@ -158,6 +163,11 @@ def _cost(
     shape: ModelShape, engine: str, settings: EngineSettings
 ) -> tuple[RequestCost, tuple[str, ...]]:
     check_tp(shape, settings.tp)
+    if settings.pp > shape.n_layers:
+        raise ValueError(
+            f"Got pp={settings.pp}, but expected at most the {shape.n_layers} layers of "
+            f"{shape.name}"
+        )
     match engine_name(engine):
         case "vllm":
             if engine == "vllm-ascend" and settings.block_size is None:

@@ -56,6 +56,8 @@ def vllm_cost(shape: ModelShape, settings: EngineSettings) -> tuple[RequestCost,
             for bucket in buckets
             if rules.grouped or bucket.kind != "state"
         ]
+    if not buckets:  # layers that keep nothing
+        return RequestCost((), 0.0), ()
     block_size = _block_size(shape, settings, buckets, rules)
     if len({(bucket.kind, bucket.limit) for bucket in buckets}) == 1:
         return _one_group(buckets, block_size, settings, rules)

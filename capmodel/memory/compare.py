@@ -220,7 +220,7 @@ def _memory_steps(
     return (
         MemoryStep("total", budget.capacity_bytes if budget else None, log.total_bytes, unit),
         MemoryStep("usable", budget.usable_bytes if budget else None, usable),
-        MemoryStep("weights", weights, log.weights_bytes, "as stored"),
+        MemoryStep("weights", weights, log.weights_bytes, "counted as stored; the log measured it"),
         MemoryStep(
             "activation peak",
             activation_bytes(shape, limits, settings.tp),

@@ -15,7 +15,7 @@ from capmodel.memory.start_log_lines import LINES, SIGNS
 from capmodel.units import GIB
 from capmodel.words import one_line
 
-_MOST = 64 * 2**20
+_MOST = 8 * 2**20
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _LLAMA_SIZE = re.compile(r"(?:KV self size|: size) += +([\d.]+) MiB")
 
@@ -61,7 +61,7 @@ class StartLog:
 
 
 def read_start_log(path: str | Path) -> StartLog:
-    """The start-up log in `path`, of which the first 64 MiB are read: a start-up is at the start.
+    """The start-up log in `path`, of which the first 8 MiB are read: a start-up is at the start.
 
     Raises ValueError where no known engine wrote it, and for a figure that cannot be.
     """
