@@ -7,10 +7,10 @@ part of it). The peer is aiconfigurator-core, in an environment that also holds 
 
 Both answer for the same rows: aggregated ones with a measured TPOT that no check of ours sets
 aside. Ours is a calibration fitted without the deployments it answers for (five folds, other
-deployments of the table on the training side). The peer is not fitted, but its authors tuned it
-with this sample before them. A refusal is counted, not graded; errors on the rows that both
-answer stand beside the errors of each. Disaggregated rows are left out: the core package prices
-one worker's steps, and the rate matching of prefill and decode workers is not in it.
+deployments of the table on the training side). The peer is not fitted here; its source says that
+some of its factors were tuned on measured runs of this kind. A refusal is counted, not graded.
+Disaggregated rows are left out: the core package prices one worker's steps, and the rate matching
+of prefill and decode workers is not in it.
 """
 
 import argparse
@@ -19,8 +19,9 @@ import logging
 import re
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from statistics import median
@@ -29,7 +30,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from capmodel.calibration import fit
+from capmodel.calibration import Calibration, fit
 from capmodel.datasets.kernel_tables import PACKAGE, VERSION, data_folder
 from capmodel.evaluation import score
 from capmodel.ingest import read_files
@@ -38,10 +39,11 @@ from capmodel.quality.intake import plain_columns
 from capmodel.splits import split_named, split_runs
 from capmodel.words import one_line
 
-PEER = f"{PACKAGE} {VERSION}"
-OURS = "capmodel"
-FOLDS = 5
-ALONE = 20  # rows of a fold that ours is timed on one at a time
+PEER, OURS = f"{PACKAGE} {VERSION}", "capmodel"
+TITLES = {"each": "", "both": "on the rows that both answer",
+          "both_as_named": "on those the peer answers as the file names them"}  # fmt: skip
+FIGURES = ("mape", "median_ape", "bias")
+FOLDS, ALONE = 5, 20  # ALONE: rows of a fold that ours is timed on one at a time
 
 # What the peer is told of a row, in the file's own columns.
 RAW = ("id", "backend", "system", "model_path", "mode", "gemm_quant_mode", "moe_quant_mode")
@@ -49,13 +51,11 @@ RAW = ("id", "backend", "system", "model_path", "mode", "gemm_quant_mode", "moe_
 SESSION = ("backend", "system", "model_path", "gemm_quant_mode", "moe_quant_mode", "weight_dtype",
            "tp", "pp", "dp", "ep")  # fmt: skip
 # Names in the file -> the same model as the package carries it; nothing is downloaded.
-SAME_MODEL = {
-    "meta-llama/Llama-3.1-70B": "meta-llama/Meta-Llama-3.1-70B",
-    "meta-llama/Llama-3.1-8B-Instruct": "meta-llama/Meta-Llama-3.1-8B",
-    "nvidia/Llama-3.1-8B-Instruct-FP8": "meta-llama/Meta-Llama-3.1-8B",
-    "nvidia/Qwen3-32B-NVFP4": "Qwen/Qwen3-32B",
-    "zhipuai/GLM-5": "zai-org/GLM-5",
-}
+SAME_MODEL = {"meta-llama/Llama-3.1-70B": "meta-llama/Meta-Llama-3.1-70B",
+              "meta-llama/Llama-3.1-8B-Instruct": "meta-llama/Meta-Llama-3.1-8B",
+              "nvidia/Llama-3.1-8B-Instruct-FP8": "meta-llama/Meta-Llama-3.1-8B",
+              "nvidia/Qwen3-32B-NVFP4": "Qwen/Qwen3-32B",
+              "zhipuai/GLM-5": "zai-org/GLM-5"}  # fmt: skip
 GEMM_OF_NAME = {"FP8": "fp8", "NVFP4": "nvfp4"}  # where the file leaves the mode out
 # quant_method of a checkpoint -> the weights it holds, as the runs table says it.
 STORED = {"fp8": "fp8", "mxfp4": "mxfp4", "compressed-tensors": "int4"}
@@ -68,10 +68,7 @@ class Asked:
     model: str
     system: str
     backend: str
-    tp: int
-    pp: int
-    dp: int
-    ep: int
+    degrees: tuple[int, int, int, int]  # tp, pp, dp, ep
     gemm: str | None
     moe: str | None
 
@@ -83,16 +80,14 @@ Session = Callable[[Any], float]  # TPOT [s] of a row; raises where it refuses
 class Answers:
     """What one side said of every row.
 
-    tpot_s: [s], NaN where refused, (rows,). reasons: refusal -> rows. open_s: processor time of
-    each opened session, its first answer included. answer_s: of each later answer in it.
-    table_row_s: of a row of a table answered at once.
+    tpot_s: [s], NaN where refused, (rows,). as_named: answered by the modes that the file names,
+    (rows,). reasons: refusal -> rows. seconds: processor times by what they were spent on.
     """
 
     tpot_s: np.ndarray
+    as_named: np.ndarray
     reasons: dict[str, int] = field(default_factory=dict)
-    open_s: list[float] = field(default_factory=list)
-    answer_s: list[float] = field(default_factory=list)
-    table_row_s: list[float] = field(default_factory=list)
+    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
 
 def graded_rows(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -105,13 +100,10 @@ def graded_rows(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     if found.refused or not len(found.runs):
         why = found.refused[0].reason if found.refused else "no row holds a decode step"
         raise ValueError(f"{path}: {one_line(why)}")
-    raw = pd.read_csv(path, dtype=str) if path.suffix == ".csv" else pd.DataFrame()
-    missing = [name for name in RAW if name not in raw]
-    if missing:
-        raise ValueError(
-            f"{path} lacks {', '.join(missing)}; expected the sample of measured deployments "
-            "(silicon_sample.csv of AIConfigurator)"
-        )
+    raw = pd.read_csv(path, dtype=str).fillna("") if path.suffix == ".csv" else pd.DataFrame()
+    if missing := [name for name in RAW if name not in raw]:
+        what = "expected the sample of measured deployments (AIConfigurator's silicon_sample.csv)"
+        raise ValueError(f"{path} lacks {', '.join(missing)}; {what}")
     screened = screen_runs(found.runs)
     told = raw.drop_duplicates("id").set_index("id")[list(RAW[1:])]
     rows = screened.used.join(told, on="run_id").reset_index(drop=True)
@@ -134,14 +126,14 @@ def readings(row: Any, stored: Callable[[str], str | None]) -> list[Asked]:
     """
     name = str(row.model_path)
     model = SAME_MODEL.get(name, name)
-    gemm, moe = _mode(row.gemm_quant_mode), _mode(row.moe_quant_mode)
+    gemm, moe = row.gemm_quant_mode or None, row.moe_quant_mode or None
     if gemm is None and name in SAME_MODEL:
         gemm = GEMM_OF_NAME.get(name.rsplit("-", 1)[-1])
-    place = model, str(row.system), str(row.backend), *map(int, (row.tp, row.pp, row.dp, row.ep))
-    asked = [Asked(*place, gemm, moe)]
+    degrees = int(row.tp), int(row.pp), int(row.dp), int(row.ep)
+    named = Asked(model, str(row.system), str(row.backend), degrees, gemm, moe)
     if (gemm or moe) and stored(model) == str(row.weight_dtype):
-        asked.append(Asked(*place, None, None))
-    return asked
+        return [named, replace(named, gemm=None, moe=None)]
+    return [named]
 
 
 def ask(
@@ -153,18 +145,18 @@ def ask(
     rows: columns SESSION, batch_size, input_len and output_len. A row that no reading answers is
     refused, for the reason the last one gave. Progress goes to standard error.
     """
-    answers = Answers(np.full(len(rows), np.nan))
+    answers = Answers(np.full(len(rows), np.nan), np.zeros(len(rows), dtype=bool))
     sessions: dict[Asked, Session | Exception] = {}
     groups = rows.groupby(list(SESSION), dropna=False, sort=True).indices
     for done, own in enumerate(groups.values(), start=1):
         asked = reading(rows.iloc[own[0]])
         for place, row in zip(own, rows.iloc[own].itertuples(), strict=True):
-            value = _first_answer(asked, row, opener, sessions, answers)
+            which, value = _first_answer(asked, row, opener, sessions, answers)
             if isinstance(value, Exception):
                 reason = refusal(value)
                 answers.reasons[reason] = answers.reasons.get(reason, 0) + 1
             else:
-                answers.tpot_s[place] = value
+                answers.tpot_s[place], answers.as_named[place] = value, which == 0
         if done % 10 == 0 or done == len(groups):
             print(f"  {PEER}, deployment {done}/{len(groups)}", file=sys.stderr, flush=True)
     return answers
@@ -173,15 +165,14 @@ def ask(
 def _first_answer(
     asked: list[Asked], row: Any, opener: Callable[[Asked], Session],
     sessions: dict[Asked, Session | Exception], answers: Answers,
-) -> float | Exception:  # fmt: skip
-    """The first reading's estimate [s], or the error of the last one."""
+) -> tuple[int, float | Exception]:  # fmt: skip
+    """Number of the first reading that is answered and its estimate [s], or the last error."""
     error: Exception = ValueError("nothing was asked")
-    for one in asked:
+    for number, one in enumerate(asked):
         new = one not in sessions
         start = time.process_time()
         try:
-            session = sessions.get(one) or opener(one)
-            sessions[one] = session
+            session = sessions[one] = sessions.get(one) or opener(one)
             if isinstance(session, Exception):
                 raise session
             value = float(session(row))
@@ -191,15 +182,14 @@ def _first_answer(
             error = refused
             sessions.setdefault(one, refused)
             continue
-        (answers.open_s if new else answers.answer_s).append(time.process_time() - start)
-        return value
-    return error
+        answers.seconds["ready" if new else "answer"].append(time.process_time() - start)
+        return number, value
+    return -1, error
 
 
 def refusal(error: Exception) -> str:
     """Why the peer refuses, without paths and shapes, so that like refusals count together."""
-    text = one_line(error)
-    text = re.sub(r"(perf database error: )+", "", text)
+    text = re.sub(r"(perf database error: )+", "", one_line(error))
     text = re.sub(r'for \w+Key \{.*?((?<!_)quant|architecture): "(\w+)".*', r"for \2", text)
     text = re.sub(r"\s*(at|\(first:) /.*", "", text)
     return text[:100].rstrip(" ;:,.") or type(error).__name__
@@ -208,34 +198,46 @@ def refusal(error: Exception) -> str:
 def held_out(rows: pd.DataFrame, seed: int) -> Answers:
     """Our estimate of every aggregated row, by a calibration fitted without its deployment.
 
-    rows: used rows with features and `aggregated`. open_s: processor time of each fold's fit;
-    answer_s: of each row predicted alone, features included.
+    rows: used rows with features and `aggregated`. Seconds: a fold's fit is what makes it ready;
+    an answer is a row predicted alone, its features included.
     """
-    answers = Answers(np.full(len(rows), np.nan))
+    answers = Answers(np.full(len(rows), np.nan), np.ones(len(rows), dtype=bool))
     rng = np.random.default_rng(seed)
     for train, test in split_runs(rows, split_named("deployment"), FOLDS, seed):
         start = time.process_time()
         calibration = fit(rows.iloc[train], name="peers")
-        answers.open_s.append(time.process_time() - start)
+        answers.seconds["ready"].append(time.process_time() - start)
         own = test[rows["aggregated"].to_numpy()[test]]
         plain = plain_columns(rows.iloc[own])
-        if not len(plain):
+        if plain.empty:
             continue
         start = time.process_time()
         answers.tpot_s[own] = calibration.predict(plain)
-        answers.table_row_s.append((time.process_time() - start) / len(plain))
+        answers.seconds["row of a table"].append((time.process_time() - start) / len(plain))
         for place in rng.permutation(len(plain))[:ALONE]:
             start = time.process_time()
             calibration.predict(plain.iloc[[place]])
-            answers.answer_s.append(time.process_time() - start)
+            answers.seconds["answer"].append(time.process_time() - start)
+            answers.seconds["step"].append(step_seconds(calibration, rows.iloc[own[place]]))
     return answers
 
 
-def errors(measured: np.ndarray, predicted: np.ndarray, backend: np.ndarray) -> dict[str, Any]:
-    """MAPE, median APE and bias where there is a prediction, overall and by backend.
+def step_seconds(calibration: Calibration, row: pd.Series) -> float:
+    """Processor time [s] of one step of the row's StepTime, the prompts of others inside."""
+    step = calibration.step_time(
+        row["model"], row["gpu"], tp=int(row["tp"]), pp=int(row["pp"]), dp=int(row["dp"]),
+        weight_dtype=row["weight_dtype"], kv_dtype=row["kv_dtype"], engine=row["engine"],
+    )  # fmt: skip
+    batch, context = float(row["batch_size"]), float(row["context_len"])
+    given = batch, batch * context, float(row["prefill_tokens"]), float(row["input_len"])
+    start = time.process_time()
+    for _ in range(100):
+        step.seconds(*given)
+    return (time.process_time() - start) / 100
 
-    All (rows,), times in [s]; NaN predictions are left out.
-    """
+
+def errors(measured: np.ndarray, predicted: np.ndarray, backend: np.ndarray) -> dict[str, Any]:
+    """FIGURES where there is a prediction [s], overall and by backend; all (rows,)."""
     there = np.isfinite(predicted)
     parts = {str(name): there & (backend == name) for name in np.unique(backend)}
     return {
@@ -252,18 +254,18 @@ def compared(rows: pd.DataFrame, sides: dict[str, Answers]) -> dict[str, Any]:
     measured = rows["step_time_s"].to_numpy(float)
     backend = rows["backend"].to_numpy(str)
     both = np.all([np.isfinite(side.tpot_s) for side in sides.values()], axis=0)
-    found: dict[str, Any] = {"each": {}, "both": {}}
+    named = both & np.all([side.as_named for side in sides.values()], axis=0)
+    found: dict[str, Any] = {"each": {}, "both": {}, "both_as_named": {}}
     for name, side in sides.items():
-        times = {"ready_s": side.open_s, "per_prediction_s": side.answer_s,
-                 "per_table_row_s": side.table_row_s}  # fmt: skip
         found["each"][name] = {
             **errors(measured, side.tpot_s, backend),
             "refused": int((~np.isfinite(side.tpot_s)).sum()),
             "reasons": dict(sorted(side.reasons.items(), key=lambda item: -item[1])),
-            **{what: median(taken) if taken else None for what, taken in times.items()},
-            "longest_ready_s": max(side.open_s, default=None),
+            "seconds": {what: median(taken) for what, taken in side.seconds.items()},
+            "longest_ready_s": max(side.seconds["ready"], default=None),
         }
-        found["both"][name] = errors(measured[both], side.tpot_s[both], backend[both])
+        for key, own in (("both", both), ("both_as_named", named)):
+            found[key][name] = errors(measured[own], side.tpot_s[own], backend[own])
     return found
 
 
@@ -273,9 +275,8 @@ def open_peer(asked: Asked) -> Session:
     Asked as the peer's own accuracy check asks it: measured kernels only, the version that the
     package answers by default, prompts prefilled one at a time. Raises what the peer raises.
     """
-    from aiconfigurator_core.sdk import models
+    from aiconfigurator_core.sdk import RuntimeConfig, models
     from aiconfigurator_core.sdk.backends.factory import get_backend
-    from aiconfigurator_core.sdk.config import RuntimeConfig
     from aiconfigurator_core.sdk.config_builders import build_model_config
     from aiconfigurator_core.sdk.perf_database import get_database_view
 
@@ -284,25 +285,19 @@ def open_peer(asked: Asked) -> Session:
     database = get_database_view(asked.system, asked.backend, "current")
     if database is None:
         raise ValueError(f"no kernel tables of {asked.backend} on {asked.system}")
-    config = build_model_config(
-        asked.tp, asked.pp, asked.dp, asked.tp * asked.dp // asked.ep, asked.ep,
-        gemm_quant_mode=asked.gemm, moe_quant_mode=asked.moe,
-    )  # fmt: skip
     name, backend, system = asked.model, asked.backend, asked.system
+    (tp, pp, dp, ep), modes = asked.degrees, (asked.gemm, None, None, asked.moe)
+    config = build_model_config(tp, pp, dp, tp * dp // ep, ep, *modes)
     models.resolve_context_fmha_by_data(config, name, database, backend, is_context_role=True)
     models.resolve_dsv4_moe_arch(config, name, system_name=system, backend_name=backend)
     models.resolve_nvfp4_for_system(config, system, name, backend_name=backend)
     model = models.get_model(name, config, backend)
 
     def tpot(row: Any) -> float:
-        point = RuntimeConfig(
-            batch_size=max(1, round(row.batch_size / row.dp)),
-            isl=int(row.input_len), osl=int(row.output_len),
-        )  # fmt: skip
+        batch, isl = max(1, round(row.batch_size / row.dp)), int(row.input_len)
+        point = RuntimeConfig(batch_size=batch, isl=isl, osl=int(row.output_len))
         # A backend of its own for each row: it remembers answers, and repeats would cost nothing.
-        summary = get_backend(backend).run_agg(
-            model, database, point, ctx_tokens=int(row.input_len)
-        )
+        summary = get_backend(backend).run_agg(model, database, point, ctx_tokens=isl)
         if summary.check_oom():
             raise ValueError("by its own count the model does not fit in memory")
         return float(summary.get_result_dict()["tpot"]) / 1e3
@@ -313,10 +308,8 @@ def open_peer(asked: Asked) -> Session:
 def stored_weights(model: str) -> str | None:
     """What the package's configuration of a model says its checkpoint holds, None where bf16."""
     path = _configuration(model)
-    if not path.is_file():
-        return None
-    config = json.loads(path.read_text(encoding="utf-8"))
-    own = {**config.get("text_config", {}), **config}.get("quantization_config") or {}
+    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    own = {**config.get("text_config", {}), **config}.get("quantization_config", {})
     return STORED.get(str(own.get("quant_method")))
 
 
@@ -332,18 +325,19 @@ def told(found: dict[str, Any]) -> str:
         "package matches no prefill and decode workers",
         f"\n{'TPOT, errors in %':28}{'rows':>7}{'refused':>9}{'MAPE':>8}{'median':>8}{'bias':>8}",
     ]
-    for title, sides in (("", found["each"]), ("on the rows that both answer", found["both"])):
+    for key, title in TITLES.items():
         lines += [f"\n{title}"] if title else []
-        for name, side in sides.items():
+        for name, side in found[key].items():
             lines.append(_line(name, side))
             lines += [_line(f"  {backend}", own) for backend, own in side["by_backend"].items()]
     peer, ours = found["each"][PEER], found["each"][OURS]
     lines += [
         "\nprocessor time, medians",
-        f"  {PEER}: a session with its first answer {_time(peer['ready_s'])} (the longest "
-        f"{_time(peer['longest_ready_s'])}), each later answer {_time(peer['per_prediction_s'])}",
-        f"  {OURS}: a fit {_time(ours['ready_s'])}, one row alone "
-        f"{_time(ours['per_prediction_s'])}, a row of a table {_time(ours['per_table_row_s'])}",
+        f"  {PEER}: a session with its first answer {_time(peer, 'ready')}, the longest "
+        f"{peer['longest_ready_s'] or 0:.1f} s; each later answer {_time(peer, 'answer')}",
+        f"  {OURS}: a fit {_time(ours, 'ready')}; a row alone {_time(ours, 'answer')}; a row of a "
+        f"table {_time(ours, 'row of a table')}; a step of a StepTime, which begins no request, "
+        f"{_time(ours, 'step')}",
     ]
     lines += ["\nrefused by the peer"] if peer["reasons"] else []
     lines += [f"  {n:5,}  {reason}" for reason, n in peer["reasons"].items()]
@@ -351,27 +345,20 @@ def told(found: dict[str, Any]) -> str:
 
 
 def _line(name: str, side: dict[str, Any]) -> str:
-    shares = (side[key] for key in ("mape", "median_ape", "bias"))
-    figures = "".join(f"{'-' if own is None else format(100 * own, '.1f'):>8}" for own in shares)
+    shares = ("-" if side[key] is None else f"{100 * side[key]:.1f}" for key in FIGURES)
+    figures = "".join(f"{share:>8}" for share in shares)
     return f"{name:28}{side['n']:>7,}{side.get('refused', ''):>9}{figures}"
 
 
 def _scores(measured: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
-    if not len(measured):
-        return {"n": 0, "mape": None, "median_ape": None, "bias": None}
-    found = score(measured, predicted)
-    return {"n": len(measured), **{key: found[key] for key in ("mape", "median_ape", "bias")}}
+    found = score(measured, predicted) if len(measured) else {}
+    return {"n": len(measured), **{key: found.get(key) for key in FIGURES}}
 
 
-def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
+def _time(side: dict[str, Any], what: str) -> str:
+    seconds = side["seconds"].get(what, float("nan"))
     size, unit = (1.0, "s") if seconds >= 1 else (1e-3, "ms") if seconds >= 1e-3 else (1e-6, "us")
     return f"{seconds / size:.3g} {unit}"
-
-
-def _mode(value: object) -> str | None:
-    return str(value) if isinstance(value, str) and value else None
 
 
 def _configuration(model: str) -> Any:
@@ -385,8 +372,8 @@ def run(path: Path, seed: int) -> dict[str, Any]:
     print(f"  ours, {FOLDS} folds of deployments", file=sys.stderr, flush=True)
     ours = held_out(rows, seed)
     kept = rows["aggregated"].to_numpy()
-    ours.tpot_s, asked = ours.tpot_s[kept], rows[kept].reset_index(drop=True)
-
+    ours = replace(ours, tpot_s=ours.tpot_s[kept], as_named=ours.as_named[kept])
+    asked = rows[kept].reset_index(drop=True)
     peer = ask(asked, lambda row: readings(row, stored_weights), open_peer)
     return {"runs": path.name, "rows": counts, "seed": seed, "folds": FOLDS,
             **compared(asked, {PEER: peer, OURS: ours})}  # fmt: skip

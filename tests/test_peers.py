@@ -1,6 +1,7 @@
 """The comparison with the peer, its session replaced by a stub; the peer itself is not needed."""
 
 import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +41,7 @@ def rows() -> pd.DataFrame:
     """Three deployments of four rows; measured times are theirs, 10 ms times the batch."""
     table = pd.DataFrame({
         "backend": np.repeat(["vllm", "sglang", "trtllm"], 4), "system": "h200_sxm",
-        "model_path": "Qwen/Qwen3-32B", "gemm_quant_mode": "fp8", "moe_quant_mode": None,
+        "model_path": "Qwen/Qwen3-32B", "gemm_quant_mode": "fp8", "moe_quant_mode": "",
         "weight_dtype": "fp8", "tp": 2, "pp": 1, "dp": 1, "ep": 1,
         "batch_size": np.tile([1.0, 2.0, 4.0, 8.0], 3), "input_len": 1024.0, "output_len": 256.0,
     })  # fmt: skip
@@ -78,10 +79,13 @@ def test_each_row_gets_its_own_answer_and_each_deployment_one_session(
     np.testing.assert_array_equal(np.isnan(answers.tpot_s), refused)
     there = ~refused.to_numpy()
     np.testing.assert_allclose(answers.tpot_s[there], 0.011 * rows["batch_size"][there])
+    np.testing.assert_array_equal(answers.as_named, there)
     assert sum(answers.reasons.values()) == 5
     assert answers.reasons["no kernel tables"] == 4
-    assert len(answers.open_s) + len(answers.answer_s) == 7
-    assert len(answers.open_s) == 2
+    assert {what: len(taken) for what, taken in answers.seconds.items()} == {
+        "ready": 2,
+        "answer": 5,
+    }
 
 
 def test_a_second_reading_is_asked_where_the_first_is_refused(
@@ -94,6 +98,7 @@ def test_a_second_reading_is_asked_where_the_first_is_refused(
 
     answers = peers.ask(rows, lambda row: peers.readings(row, lambda model: "fp8"), opener)
     assert (answers.tpot_s == 0.02).all()
+    assert not answers.as_named.any()
     assert not answers.reasons
     # The checkpoint holds other weights than the row: its own modes would be another deployment.
     answers = peers.ask(rows, lambda row: peers.readings(row, lambda model: "int4"), opener)
@@ -112,7 +117,7 @@ def test_an_answer_that_is_no_time_is_a_refusal(peers: ModuleType, rows: pd.Data
 def test_names_and_modes_are_read_as_the_package_writes_them(peers: ModuleType) -> None:
     row = SimpleNamespace(
         model_path="nvidia/Qwen3-32B-NVFP4", system="b200_sxm", backend="trtllm",
-        gemm_quant_mode=float("nan"), moe_quant_mode=None, weight_dtype="nvfp4",
+        gemm_quant_mode="", moe_quant_mode="", weight_dtype="nvfp4",
         tp=1, pp=1, dp=1, ep=1,
     )  # fmt: skip
     (asked,) = one_reading(peers, row)
@@ -136,8 +141,10 @@ def test_errors_are_of_the_rows_answered_and_of_those_that_both_answer(
 ) -> None:
     measured = rows["step_time_s"].to_numpy()
     gone = (rows["backend"] == "trtllm").to_numpy()
-    peer = peers.Answers(np.where(gone, np.nan, 1.2 * measured), {"no kernel tables": 4}, [1.0])
-    ours = peers.Answers(np.where(gone, 2.0 * measured, 0.9 * measured), {}, [0.1], [0.01], [1e-5])
+    named = (rows["backend"] == "vllm").to_numpy()
+    off = np.where(gone, np.nan, 1.2 * measured)
+    peer = peers.Answers(off, named, {"no kernel tables": 4}, {"ready": [1.0, 3.0, 8.0]})
+    ours = peers.Answers(np.where(gone, 2.0, 0.9) * measured, ~gone, {}, {"ready": [0.1]})
     found = peers.compared(rows, {peers.PEER: peer, peers.OURS: ours})
     theirs, own = found["each"][peers.PEER], found["each"][peers.OURS]
     assert (theirs["n"], theirs["refused"]) == (8, 4)
@@ -148,15 +155,19 @@ def test_errors_are_of_the_rows_answered_and_of_those_that_both_answer(
     assert own["mape"] == pytest.approx((8 * 0.1 + 4 * 1.0) / 12)
     assert found["both"][peers.OURS]["n"] == 8
     assert found["both"][peers.OURS]["mape"] == pytest.approx(0.1)
+    assert found["both_as_named"][peers.PEER]["n"] == 4
+    assert found["both_as_named"][peers.PEER]["by_backend"].keys() == {"vllm"}
     counts = {"read": 14, "without_a_step": {"no_batch": 1}, "set_aside": {"copied": 1},
               "disaggregated_not_asked": 0, "graded": 12}  # fmt: skip
     text = peers.told({"rows": counts, **found})
     assert "2 set aside for both: 1 no_batch, 1 copied" in text
     assert "4  no kernel tables" in text
+    assert "first answer 3 s, the longest 8.0 s" in text
 
 
-def test_ours_never_sees_the_deployment_it_answers_for(peers: ModuleType, tmp_path: Path) -> None:
-    """One deployment's times are tenfold; a fit that saw it comes nearer."""
+@pytest.fixture
+def sample(tmp_path: Path) -> Path:
+    """Two models at four tp under vLLM, one deployment ten times as slow; one disaggregated row."""
     lines = [HEADER]
     for tp in (1, 2, 4, 8):
         for model in ("Qwen/Qwen3-32B", "meta-llama/Llama-3.1-8B-Instruct"):
@@ -168,19 +179,50 @@ def test_ours_never_sees_the_deployment_it_answers_for(peers: ModuleType, tmp_pa
                     f"1024,,,{batch},{tp},1,1,{tp},1,,,,,,,,100,{tpot}"
                 )
     lines.append("y,vllm,0.12.0,Qwen/Qwen3-32B,h200_sxm,bf16,disagg,1024,1024,,,,,,,,,,,,,,,,100,9")
+    lines.append(
+        "z,vllm,0.12.0,Qwen/Qwen3-32B,h200_sxm,bf16,disagg,1024,1024,,,,,,,,,8,1,2,1,1,2,1,100,19"
+    )
     path = tmp_path / "sample.csv"
     path.write_text("\n".join(lines))
-    rows, counts = peers.graded_rows(path)
-    assert (counts["read"], counts["without_a_step"]) == (49, {"no_batch": 1})
+    return path
+
+
+def test_ours_never_sees_the_deployment_it_answers_for(peers: ModuleType, sample: Path) -> None:
+    """One deployment's times are tenfold; a fit that saw it comes nearer."""
+    rows, counts = peers.graded_rows(sample)
+    assert (counts["read"], counts["without_a_step"]) == (50, {"no_batch": 1})
+    assert counts["disaggregated_not_asked"] == 1
     assert counts["graded"] + sum(counts["set_aside"].values()) == 48
     answers = peers.held_out(rows, seed=0)
-    assert np.isfinite(answers.tpot_s).all()
+    np.testing.assert_array_equal(np.isfinite(answers.tpot_s), rows["aggregated"])
     odd = ((rows["tp"] == 4) & (rows["model"] == "qwen3-32b")).to_numpy()
     assert odd.sum() >= 3
     measured = rows["step_time_s"].to_numpy()[odd]
     seen = fit(rows).predict(rows.iloc[np.flatnonzero(odd)])
     assert (answers.tpot_s[odd] < 0.2 * measured).all()
     assert (seen > 2 * answers.tpot_s[odd]).all()
+
+
+def test_the_whole_run_with_a_stub(
+    peers: ModuleType, sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opener(asked):  # type: ignore[no-untyped-def]
+        if asked.model == "meta-llama/Meta-Llama-3.1-8B":
+            raise ValueError("no such model")
+        return lambda row: 1.5 * row.step_time_s
+
+    monkeypatch.setattr(peers, "open_peer", opener)
+    monkeypatch.setattr(peers, "stored_weights", lambda model: None)
+    found = peers.run(sample, seed=0)
+    graded = found["rows"]["graded"]
+    theirs, own = found["each"][peers.PEER], found["each"][peers.OURS]
+    assert theirs["mape"] == pytest.approx(0.5)
+    assert theirs["n"] + theirs["refused"] == graded
+    assert theirs["reasons"] == {"no such model": theirs["refused"]}
+    assert (own["n"], own["refused"]) == (graded, 0)
+    assert found["both"][peers.OURS]["n"] == theirs["n"]
+    assert json.loads(json.dumps(found)) == found
+    assert "no such model" in peers.told(found)
 
 
 def test_a_file_that_is_no_sample_is_named(peers: ModuleType, tmp_path: Path) -> None:
