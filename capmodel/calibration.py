@@ -7,7 +7,7 @@ refuses a truncated, foreign or newer file by name.
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -38,6 +38,8 @@ Array = npt.NDArray[np.float64]
 
 FORMAT = "capmodel-calibration"
 VERSION = 1
+# Held-out rows that a calibration keeps for figures.
+SHOWN_ROWS = 300
 METHODS = ("regressor", "roofline")
 
 
@@ -51,7 +53,9 @@ class Calibration:
 
     name: what the fit is called. sources: `source` texts of its rows. command: how to fit it
     again. coverage: what the rows of each (engine, GPU) hold. scores: held-out errors,
-    `splits` of metrics.json.
+    `splits` of metrics.json. evidence: what a reader may ask for besides, each where known:
+    set_aside (rows by rule), noise_floor_mape, absent_splits, residuals (of some rows held out at
+    random: measured_s, predicted_s, group).
     """
 
     name: str
@@ -63,6 +67,7 @@ class Calibration:
     intervals: Intervals | None = field(default=None, repr=False)
     scores: dict[str, Any] = field(default_factory=dict, repr=False)
     date: str = ""
+    evidence: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def calibration_id(self) -> str:
@@ -243,7 +248,7 @@ class Calibration:
             "format": FORMAT, "version": VERSION, "calibration_id": self.calibration_id,
             "name": self.name, "date": self.date, "rows": self.n_rows,
             "sources": list(self.sources), "command": self.command,
-            "scores": self.scores, **self._fitted(),
+            "scores": self.scores, "evidence": self.evidence, **self._fitted(),
         }  # fmt: skip
 
     def _fitted(self) -> dict[str, Any]:
@@ -288,12 +293,14 @@ def fit(
     grade_card: GradeCard | None = None,
     date: str = "",
     min_rows: int = 12,
+    set_aside: Mapping[str, int] | None = None,
 ) -> Calibration:
     """Fit a calibration on the rows of `runs` that no check sets aside.
 
     runs: a checked runs table, or rows that already have their features. grade_card: held-out
     predictions of the same rows; intervals are taken from them. name, command, date: recorded as
     provenance. min_rows: an engine and GPU with fewer rows takes coefficients of a wider level.
+    set_aside: rows by rule that the checks took out before, for the record.
     Raises ValueError when no row is left, FitError when the rows cannot identify anything.
     """
     rows = used_rows(runs)
@@ -306,7 +313,24 @@ def fit(
         coverage=coverage, date=date,
         intervals=intervals_from(grade_card) if grade_card is not None else None,
         scores=grade_card.to_dict() if grade_card is not None else {},
+        evidence=_evidence(grade_card, set_aside),
     )  # fmt: skip
+
+
+def _evidence(card: GradeCard | None, set_aside: Mapping[str, int] | None) -> dict[str, Any]:
+    found: dict[str, Any] = {} if set_aside is None else {"set_aside": dict(set_aside)}
+    if card is None:
+        return found
+    found |= {"noise_floor_mape": card.noise_floor_mape, "absent_splits": card.absent}
+    cell = card.cell("random", "regressor")
+    if len(cell):
+        some = cell.iloc[np.unique(np.linspace(0, len(cell) - 1, SHOWN_ROWS).astype(int))]
+        found["residuals"] = {
+            "measured_s": [_rounded(value) for value in some["step_time_s"]],
+            "predicted_s": [_rounded(value) for value in some["predicted_s"]],
+            "group": [f"{e} on {g}" for e, g in zip(some["engine"], some["gpu"], strict=True)],
+        }
+    return found
 
 
 def load_calibration(path: str | Path) -> Calibration:
@@ -387,7 +411,7 @@ def _from_content(content: dict[str, Any]) -> Calibration:
             for entry in content["coverage"]
         },
         intervals=Intervals.from_dict(intervals) if intervals else None,
-        scores=dict(content.get("scores", {})),
+        scores=dict(content.get("scores", {})), evidence=dict(content.get("evidence", {})),
     )  # fmt: skip
 
 

@@ -273,3 +273,15 @@ def test_a_prompt_attends_to_itself_and_not_to_the_decoders() -> None:
     assert alone > 0
     assert beside_short == pytest.approx(alone)
     assert beside_long == pytest.approx(alone)
+
+
+def test_a_calibration_keeps_what_a_reader_asks_for(calibration, tmp_path) -> None:
+    """Residuals, the noise floor and rows set aside go with the file, for the plan's card."""
+    calibration.save(tmp_path / "kept.json")
+    kept = load_calibration(tmp_path / "kept.json").evidence
+    assert len(kept["residuals"]["measured_s"]) == len(kept["residuals"]["group"]) == 300
+    missed = np.array(kept["residuals"]["predicted_s"]) / kept["residuals"]["measured_s"] - 1
+    assert np.abs(missed).mean() == pytest.approx(
+        calibration.scores["random"]["regressor"]["mape"], rel=0.5
+    )
+    assert set(kept) >= {"noise_floor_mape", "absent_splits"}

@@ -63,6 +63,7 @@ def command(
     """Fit a calibration on RUNS and save it; predict with --calibration."""
     from capmodel.evaluation import used_rows
     from capmodel.ingest import read_runs
+    from capmodel.quality import screen_runs
 
     if suggest is None and not runs:
         raise click.UsageError("give RUNS to fit, or --suggest N to be told which to make")
@@ -71,7 +72,12 @@ def command(
     if out is not None and out.is_dir():
         raise ValueError(f"--out {out} is a folder; name a file")
     known = _base(base) if base is not None or not runs else None
-    used = used_rows(read_runs(list(runs))) if runs else None
+    table = read_runs(list(runs)) if runs else None
+    aside: dict[str, int] = {}
+    if table is not None:
+        rules = screen_runs(table).aside["rule"]
+        aside = {str(rule): int(n) for rule, n in rules.value_counts().items()}
+    used = used_rows(table) if table is not None else None
     words = ["capmodel", "fit", *(path.name for path in runs)]
     words += ["--adapt", Path(base).name] if base else []
     words += ["-o", out.name] if out else []
@@ -82,7 +88,13 @@ def command(
             calibration = known.adapt(used, date=date, **named)
         else:
             calibration, card = _fitted(
-                used, not no_grade and out is not None, seed, as_json, date=date, **named
+                used,
+                not no_grade and out is not None,
+                seed,
+                as_json,
+                date=date,
+                set_aside={str(rule): int(n) for rule, n in aside.items()},
+                **named,
             )
     assert calibration is not None  # noqa: S101
     report: dict[str, object] = {}
@@ -137,7 +149,7 @@ def _base(name: str | None) -> "Calibration":
 
 def _fitted(
     used: "pd.DataFrame", graded: bool, seed: int, quiet: bool, *, name: str, command: str,
-    date: str,
+    date: str, set_aside: dict[str, int],
 ) -> "tuple[Calibration, GradeCard | None]":  # fmt: skip
     from capmodel.calibration import fit
     from capmodel.cli.progress import progress_bar
@@ -149,7 +161,8 @@ def _fitted(
             card = cross_validate(
                 used, estimators=["roofline", "regressor"], seed=seed, progress=progress
             )
-    return fit(used, name=name, command=command, grade_card=card, date=date), card
+    fitted = fit(used, name=name, command=command, grade_card=card, date=date, set_aside=set_aside)
+    return fitted, card
 
 
 def _show(

@@ -7,12 +7,15 @@ import pandas as pd
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from capmodel.cli.terminal import terminal
 from capmodel.evaluation import GradeCard
 from capmodel.mainjob import MainJob, used_by
 from capmodel.prediction import Prediction
+from capmodel.quality import gloss
 from capmodel.units import format_percent, format_seconds
+from capmodel.words import one_line
 
 _FOUR = ("c_step", "c_w", "c_kv", "c_f")
 _ERRORS = ("mape", "median_ape", "p90_ape", "bias")
@@ -40,10 +43,10 @@ def print_aside(aside: pd.DataFrame, console: Console) -> None:
     if not len(aside):
         console.print("No row was set aside.")
         return
-    table = Table("set aside by", "rows", "for example", title="Rows set aside")
+    table = Table("set aside by", "rows", "which means", "for example", title="Rows set aside")
     for rule, n in aside["rule"].value_counts().items():
-        example = str(aside.loc[aside["rule"] == rule, "reason"].iloc[0])
-        table.add_row(str(rule), f"{n:,}", example)
+        example = one_line(aside.loc[aside["rule"] == rule, "reason"].iloc[0])
+        table.add_row(str(rule), f"{n:,}", gloss(str(rule)), Text(example))
     console.print(table)
 
 

@@ -8,6 +8,7 @@ Row = dict[Any, Any]
 
 _FOUR = ("c_step", "c_w", "c_kv", "c_f")
 _ALL = "(all)"
+_KNOWN = ("noise_floor_mape", "absent_splits", "residuals")
 
 
 def calibration_card(calibration: Calibration, basis: str) -> dict[str, Any]:
@@ -21,6 +22,7 @@ def calibration_card(calibration: Calibration, basis: str) -> dict[str, Any]:
     levels: dict[tuple[str, str], list[Row]] = {}
     for row in calibration.summary.to_dict("records"):
         levels.setdefault((str(row["engine"]), str(row["gpu"])), []).append(row)
+    known = calibration.evidence
     own = next((rows for level, rows in levels.items() if _words(level) == basis), [])
     return {
         "name": calibration.name,
@@ -28,7 +30,8 @@ def calibration_card(calibration: Calibration, basis: str) -> dict[str, Any]:
         "fitted_on": calibration.date or None,
         "fitted_by": calibration.command or None,
         "sources": list(calibration.sources),
-        "rows": {"used": calibration.n_rows},
+        "rows": _rows(calibration),
+        **{name: known[name] for name in _KNOWN if known.get(name)},
         "used_by": [
             {"engine": level[0], "gpu": level[1], "rows": int(rows[0]["rows"])}
             for level, rows in levels.items()
@@ -42,6 +45,13 @@ def calibration_card(calibration: Calibration, basis: str) -> dict[str, Any]:
         "coefficients": [_coefficients(level, rows) for level, rows in levels.items()],
         "terms": [_term(row) for row in own],
     }
+
+
+def _rows(calibration: Calibration) -> dict[str, Any]:
+    used, aside = calibration.n_rows, calibration.evidence.get("set_aside")
+    if aside is None:
+        return {"used": used}
+    return {"used": used, "read": used + sum(aside.values()), "set_aside": dict(aside)}
 
 
 def _words(level: tuple[str, str]) -> str:
