@@ -237,8 +237,8 @@ def run_main_job(
     used = screened.used.reset_index(drop=True)
     deployment = choose_deployment(used, model, gpu, engine, tp)
     card = cross_validate(used, seed=seed, progress=progress)
-    counts = {str(rule): int(n) for rule, n in aside["rule"].value_counts().items()}
-    calibration = fit(used, name=name, command=command, grade_card=card, set_aside=counts)
+    by_rule = {str(rule): int(n) for rule, n in aside["rule"].value_counts().items()}
+    calibration = fit(used, name=name, command=command, grade_card=card, set_aside=by_rule)
     return MainJob(used, aside, card, calibration, deployment, inputs, seed, command)
 
 
