@@ -4,7 +4,6 @@
 
 RUNS: the sample of measured deployments that AIConfigurator publishes (silicon_sample.csv, or a
 part of it). The peer is aiconfigurator-core, in an environment that also holds capmodel.
-
 Both answer for the same rows: aggregated ones with a measured TPOT that no check of ours sets
 aside. Ours is a calibration fitted without the deployments it answers for (five folds, other
 deployments of the table on the training side). The peer is not fitted here; its source says that
@@ -98,8 +97,8 @@ def graded_rows(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """
     found = read_files([path], "auto")
     if found.refused or not len(found.runs):
-        why = found.refused[0].reason if found.refused else "no row holds a decode step"
-        raise ValueError(f"{path}: {one_line(why)}")
+        nothing = f"{path}: no row holds a decode step"
+        raise ValueError(found.refused[0].reason if found.refused else nothing)
     raw = pd.read_csv(path, dtype=str).fillna("") if path.suffix == ".csv" else pd.DataFrame()
     if missing := [name for name in RAW if name not in raw]:
         what = "expected the sample of measured deployments (AIConfigurator's silicon_sample.csv)"
