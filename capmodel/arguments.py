@@ -96,7 +96,7 @@ def numbers(name: str, value: Any, span: Span) -> Array:
 
 def one_or_many(name: str, value: Any, span: Span) -> Any:
     """`number` of one, `numbers` of a list or an array. Raises ValueError as they do."""
-    if isinstance(value, list | tuple) or getattr(value, "ndim", 0):
+    if isinstance(value, list | tuple) or np.ndim(value) > 0:
         return numbers(name, value, span)
     return number(name, value, span)
 
