@@ -6,11 +6,13 @@ Input, output and cached tokens are priced apart; a blended figure hides which o
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from capmodel.arguments import MOST, Span, number
 from capmodel.gpus import Gpu
 
 # $ per million tokens that open-weight APIs asked for in 2026, low and high (issue of the project).
 API_PRICES = (0.07, 0.90)
 _MILLION = 1e6
+PRICE = Span("dollars per GPU-hour, 0 or more (up to 1e12)", 0.0, MOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,8 @@ def gpu_price(gpu: Gpu, price: float | Mapping[str, float] | None = None) -> Pri
     """
     given = price.get(gpu.name, price.get("*")) if isinstance(price, Mapping) else price
     if given is not None:
-        if isinstance(given, bool) or not 0 <= given < float("inf"):
-            raise ValueError(
-                f"Got price={given} for {gpu.name}, but expected dollars per GPU-hour, 0 or more"
-            )
-        return Price(float(given), float(given), float(given), "given", True)
+        dollars = float(number(f"price of {gpu.name}", given, PRICE))
+        return Price(dollars, dollars, dollars, "given", True)
     if gpu.price_low is None and gpu.price_high is None:
         raise ValueError(
             f"No price is known for GPU {gpu.name}; give one in dollars per GPU-hour (--price)"

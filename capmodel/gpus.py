@@ -6,7 +6,7 @@ Datasheet bandwidth and dense FLOP/s stand apart from the memory a driver report
 import difflib
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -53,7 +53,7 @@ class Gpu:
     memory_bytes: marketed, decimal [byte]. memory_reported_bytes: the least a driver was seen
     to report [byte]. bandwidth_bytes_per_s: datasheet [byte/s]. *_flops_per_s: dense peak
     [FLOP/s]. link_bytes_per_s: one direction within a node [byte/s]. price: [$/h].
-    assumption: what a short alias was taken to mean.
+    assumption: what a short alias was taken to mean; empty for a card asked for by its own name.
     """
 
     name: str
@@ -169,7 +169,8 @@ def _by_name(text: str, own: State) -> Gpu:
         for alias in gpu.aliases:
             index.setdefault(_normal(alias), name)
     if wanted in index:
-        return catalogue[index[wanted]]
+        found = catalogue[index[wanted]]
+        return replace(found, assumption="") if wanted == _normal(found.name) else found
     candidates = sorted(name for key, name in index.items() if key.startswith(wanted + "-"))
     candidates = list(dict.fromkeys(candidates))
     if len(candidates) > 1:

@@ -4,6 +4,7 @@ Every keyword of every public function that counts is drawn on, so that a new on
 """
 
 import inspect
+import json
 import math
 import warnings
 from collections.abc import Callable
@@ -27,10 +28,18 @@ from capmodel.kvcache import (
     request_cost,
 )
 from capmodel.memory import concurrency_curves, context_axis, explain_fit, memory_budget
+from capmodel.planner import Plan
 from capmodel.prediction import step_time
+from capmodel.workload import Fixed, SharedPrefix, Workload
 
 DEPLOYMENT = {"model": "llama-3-8b", "gpu": "h100"}
 STEP = {**DEPLOYMENT, "batch_size": 8, "context_len": 1000}
+# One candidate and no simulation: a plan in a few hundredths of a second.
+PLAN = {
+    **DEPLOYMENT, "rate": 2.0, "input_len": 1000, "output_len": 200, "tp": 1,
+    "weight_dtype": "bf16", "kv_dtype": "bf16", "simulate": False,
+}  # fmt: skip
+TRACE = Workload(Fixed(1000), Fixed(100), rate=2.0).draw(200, 1)
 FUNCTIONS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (cm.predict, STEP),
     (cm.predict, {**STEP, "engine": "vllm", "method": "roofline", "tp": 2}),
@@ -52,6 +61,9 @@ FUNCTIONS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (request_blocks, {"model": "gpt-oss-120b", "context_len": 8000}),
     (request_cost, {"model": "gpt-oss-120b"}),
     (EngineSettings, {}),
+    (cm.plan, PLAN),
+    (cm.plan, {**PLAN, "rate": None, "concurrency": 8, "slo_ttft_p95": 5.0, "price": {"*": 2.0}}),
+    (cm.plan, {**PLAN, "input_len": None, "output_len": None, "rate": None, "trace": TRACE}),
     (cm.load_shape, {"x": "llama-3-8b"}),
     (cm.load_gpu, {"gpu": "h100"}),
     (context_axis, {"longest": 1000}),
@@ -89,6 +101,9 @@ def figures(found: Any) -> list[float]:
     """All numbers in a result."""
     if isinstance(found, cm.Prediction):
         found = [found.step_time_s, found.low_s, found.high_s, *found.terms.values(), found.mbu]
+    if isinstance(found, Plan):
+        now = found.chosen.estimate
+        found = [found.chosen.dollars_per_hour, now.ttft_p95_s, now.tpot_p95_s, now.e2e_p95_s]
     if isinstance(found, list | tuple):
         return [figure for part in found for figure in figures(part)]
     if isinstance(found, int | float | np.ndarray | np.generic):
@@ -146,6 +161,55 @@ def test_drawn_junk_at_any_place(place: tuple[Any, dict[str, Any], str], junk: A
 def test_value_place_and_expectation_are_named(changes: dict[str, Any], said: str) -> None:
     for function in (cm.predict, cm.predict_step_time):
         assert str(outcome(function, {**STEP, **changes})).find(said) >= 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"rate": "2"}, "Got rate='2', but expected requests/s"),
+        ({"rate": 10**400}, "Got rate=10"),
+        ({"rate": None, "concurrency": 2.5}, "Got concurrency=2.5, but expected a whole number"),
+        ({"slo_ttft_p95": {}}, "Got slo_ttft_p95={}, but expected a positive number of seconds"),
+        ({"slo_tpot_p95": "1"}, "Got slo_tpot_p95='1', but expected"),
+        ({"slo_e2e_p95": [1]}, "Got slo_e2e_p95=[1], but expected"),
+        ({"price": "2"}, "Got price='2', but expected dollars per GPU-hour"),
+        ({"price": {"h100": "2"}}, "Got price of 'h100'='2', but expected dollars per GPU-hour"),
+        ({"price": {"*": None}}, "Got price of '*'=None, but expected dollars per GPU-hour"),
+        ({"cv": "1"}, "Got cv='1', but expected the cv of the gaps"),
+        ({"memory_fraction": None}, "Got memory_fraction=None, but expected one in (0, 1]"),
+        ({"input_len": "1000"}, "Got input_len='1000', but expected whole tokens"),
+        ({"output_len": [1, 2]}, "Got output_len=[1, 2], but expected whole tokens"),
+        ({"input_len": Fixed}, "but expected whole tokens, at least 1 (up to 1e9), or a distri"),
+        ({"input_len": "a\nb", "output_len": None}, r"Got input_len='a\nb', output_len=None"),
+        ({"calibration": 8}, "Got calibration=8, but expected a Calibration, the path"),
+        ({"calibration": cm.Calibration}, "but expected a Calibration, the path of its file"),
+        ({"seed": math.nan}, "Got seed=nan, but expected a whole number from 0 up"),
+        ({"seed": np.float64(0.5)}, "Got seed=0.5, but expected a whole number from 0 up"),
+        ({"date": 20260101}, "Got date=20260101, but expected a day such as 2026-12-31"),
+        ({"tp": 10**400}, "but expected a whole number of GPUs, at least 1 GPU"),
+        ({"prefix": 100}, "Got prefix=100, but expected a SharedPrefix, or None"),
+        ({"prefix_cache": "no"}, "Got prefix_cache='no', but expected True or False"),
+        ({"simulate": 0}, "Got simulate=0, but expected True or False"),
+        ({"progress": "yes"}, "Got progress='yes', but expected a function, or None"),
+        ({"input_len": None, "output_len": None, "trace": 8}, "Got trace=8, but expected the path"),
+        ({"input_len": None, "output_len": None, "trace": "a\nb"}, r"Trace a\nb cannot be read"),
+        ({"input_len": None, "output_len": None, "trace": "a\0b"}, r"Trace a\x00b cannot be read"),
+    ],
+)  # fmt: skip
+def test_a_plan_names_value_place_and_expectation(changes: dict[str, Any], said: str) -> None:
+    error = outcome(cm.plan, {**PLAN, **changes})
+    assert isinstance(error, ValueError)
+    assert str(error).find(said) >= 0, error
+    assert len(str(error).splitlines()) == 1, error
+
+
+def test_numpy_scalars_make_the_same_plan() -> None:
+    kinds = {"rate": np.float64(2.0), "input_len": np.int64(1000), "tp": np.int32(1),
+             "seed": np.int64(0), "simulate": np.bool_(False), "memory_fraction": np.float64(0.92),
+             "date": "2026-01-01", "prefix": SharedPrefix(160)}  # fmt: skip
+    plain = {name: getattr(kind, "item", lambda kind=kind: kind)() for name, kind in kinds.items()}
+    given_ = cm.plan(**{**PLAN, **kinds}).to_dict()
+    assert json.dumps(given_) == json.dumps(cm.plan(**{**PLAN, **plain}).to_dict())
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8, np.float32, np.float64, np.asarray])

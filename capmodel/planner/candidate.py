@@ -1,10 +1,11 @@
 """One way to run the model: GPU, tensor parallelism, dtypes; and all that are worth a look."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+from capmodel.arguments import GPUS, number
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
 from capmodel.gpus import Gpu, gpu_names, load_gpu
 from capmodel.shapes import ModelShape
@@ -45,15 +46,14 @@ def candidates(
     memory saved elsewhere is int4's as well). kv_dtype None: bf16 and fp8.
     Raises ValueError for unknown names and degrees below one.
     """
-    gpus = [load_gpu(one) for one in (gpu_names() if gpu is None else _several(gpu))]
-    degrees = DEGREES if tp is None else tuple(_several(tp))
-    for degree in degrees:
-        if isinstance(degree, bool) or not isinstance(degree, int) or degree < 1:
-            raise ValueError(f"Got tp={degree!r}, but expected a whole number of GPUs, at least 1")
+    asked = [load_gpu(one) for one in (gpu_names() if gpu is None else _several(gpu))]
+    # Once each, also where a short name and the full one were given.
+    gpus = {replace(one, assumption=""): one for one in asked}.values()
+    degrees = DEGREES if tp is None else tuple(number("tp", one, GPUS) for one in _several(tp))
     weights = _weight_dtypes(shape, weight_dtype)
     caches = KV_DTYPES if kv_dtype is None else tuple(map(kv_dtype_name, _several(kv_dtype)))
     for one, degree, weight, cache in product(
-        dict.fromkeys(gpus), degrees, dict.fromkeys(weights), dict.fromkeys(caches)
+        gpus, degrees, dict.fromkeys(weights), dict.fromkeys(caches)
     ):
         if weight_dtype is None and weight == "fp8" and one.fp8_flops_per_s is None:
             continue

@@ -5,12 +5,23 @@ from os import PathLike
 
 import numpy as np
 
+from capmodel.arguments import Span, flag, number, optional
 from capmodel.planner.mix import LengthMix, endless_hits, length_mix
+from capmodel.words import shown
 from capmodel.workload import Fixed, Lengths, Requests, SharedPrefix, Workload, read_trace
 
 _STRETCH = 1500
 # More than any service has; beyond, fleets and draws grow past what can be reckoned with.
-_MOST_RATE, _MOST_CLIENTS = 1_000_000_000, 1_000_000
+_RATE = Span("requests/s, at least 1e-9 and at most 1,000,000,000", 1e-9, 1e9)
+_CLIENTS = Span("a whole number of clients, 1 to 1,000,000", 1.0, 1e6, whole=True)
+_TOKENS = Span(
+    "whole tokens, at least 1 (up to 1e9), or a distribution of capmodel.workload",
+    1.0, 1e9, whole=True,
+)  # fmt: skip
+# Gaps of a higher cv are nearly all zero, with one or two that last for years.
+_GAPS = Span("the cv of the gaps between arrivals, 0 to 100", 0.0, 100.0)
+# As many bits as NumPy's generators take up.
+_SEED = Span("a whole number from 0 up (to 2**128)", 0.0, 2.0**128, whole=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,18 +74,18 @@ def demand(
     Raises ValueError for no load, two loads, no lengths, lengths beside a trace, prompts over
     `max_context`, and what `Workload` and `read_trace` refuse.
     """
-    for name, given, most in (
-        ("rate", rate, _MOST_RATE),
-        ("concurrency", concurrency, _MOST_CLIENTS),
-    ):
-        if given is not None and given > most:
-            raise ValueError(f"Got {name}={given:g}, but expected at most {most:,}")
+    rate = optional("rate", rate, _RATE)
+    concurrency = optional("concurrency", concurrency, _CLIENTS)
+    cv, seed = number("cv", cv, _GAPS), number("seed", seed, _SEED)
+    prefix_cache = flag("prefix_cache", prefix_cache)
+    if prefix is not None and not isinstance(prefix, SharedPrefix):
+        raise ValueError(f"Got prefix={shown(prefix)}, but expected a SharedPrefix, or None")
     if trace is not None:
         return _of_trace(trace, rate, concurrency, input_len, output_len, prefix_cache, max_context)
     if input_len is None or output_len is None:
         raise ValueError(
-            f"Got input_len={input_len}, output_len={output_len} and no trace, but expected both "
-            "lengths (--input-len, --output-len) or a trace of requests (--trace)"
+            f"Got input_len={shown(input_len)}, output_len={shown(output_len)} and no trace, but "
+            "expected both lengths (--input-len, --output-len) or a trace of requests (--trace)"
         )
     if rate is None and concurrency is None:
         raise ValueError(
@@ -107,7 +118,7 @@ def _of_trace(
         raise ValueError("Got lengths beside a trace, but the trace has its own; give one of them")
     if rate is not None and concurrency is not None:
         raise ValueError(f"Got rate={rate} and concurrency={concurrency}, but expected one of them")
-    whole = trace if isinstance(trace, Requests) else read_trace(str(trace))
+    whole = trace if isinstance(trace, Requests) else _read(trace)
     requests = whole.within_context(max_context)
     refused = len(whole) - len(requests)
     if rate is not None:
@@ -219,9 +230,16 @@ def busiest_stretch(requests: Requests, n: int) -> Requests:
     return requests.window(start, start + n)
 
 
+def _read(trace: object) -> Requests:
+    if not isinstance(trace, str | PathLike) or not str(trace).strip():
+        raise ValueError(
+            f"Got trace={shown(trace)}, but expected the path of a trace of requests, Requests, "
+            "or None"
+        )
+    return read_trace(str(trace))
+
+
 def _lengths(value: float | Lengths, name: str) -> Lengths:
-    if not isinstance(value, int | float):
-        return value
-    if not 1 <= value < 1e9 or value != int(value):
-        raise ValueError(f"Got {name}={value}, but expected whole tokens, at least 1")
-    return Fixed(int(value))
+    if not isinstance(value, type) and callable(getattr(value, "draw", None)):
+        return value  # type: ignore[return-value]
+    return Fixed(number(name, value, _TOKENS))

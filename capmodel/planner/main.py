@@ -5,7 +5,9 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
+from capmodel.arguments import FRACTION, Span, flag, number, optional
 from capmodel.calibration import load_calibration
+from capmodel.costs import PRICE
 from capmodel.engines import known_engine
 from capmodel.gpus import load_gpu
 from capmodel.planner.candidate import Candidate, GpuLike, candidates
@@ -25,6 +27,7 @@ from capmodel.planner.steps import crossover, step_rows
 from capmodel.planner.variations import Planned, best_elsewhere, sensitivities, what_ifs
 from capmodel.planner.verify import Verified, cover, run_fleet, server_of, verify
 from capmodel.shapes import ModelLike, load_shape
+from capmodel.words import shown
 from capmodel.workload import Lengths, Requests, SharedPrefix, Slo
 
 # Called with what is being done, how much is done, and all there is.
@@ -32,6 +35,7 @@ Progress = Callable[[str, int, int], None]
 
 # Fleets that are simulated at most to find the cheapest.
 _SIMULATED = 16
+_PROMISE = Span("a positive number of seconds (1e-9 to 1e12), or None", 1e-9, 1e12)
 
 
 def plan(
@@ -80,7 +84,15 @@ def plan(
     candidate fits the model or keeps the promises.
     """
     shape = load_shape(model, download)
-    slo = Slo(slo_ttft_p95, slo_tpot_p95, slo_e2e_p95)
+    slo = Slo(
+        optional("slo_ttft_p95", slo_ttft_p95, _PROMISE),
+        optional("slo_tpot_p95", slo_tpot_p95, _PROMISE),
+        optional("slo_e2e_p95", slo_e2e_p95, _PROMISE),
+    )
+    simulate = flag("simulate", simulate)
+    memory_fraction = number("memory_fraction", memory_fraction, FRACTION)
+    if progress is not None and not callable(progress):
+        raise ValueError(f"Got progress={shown(progress)}, but expected a function, or None")
     load = demand(
         rate=rate,
         concurrency=concurrency,
@@ -93,13 +105,11 @@ def plan(
         max_context=shape.max_context,
         seed=seed,
     )
-    if not 0 < memory_fraction <= 1:
-        raise ValueError(f"Got memory_fraction={memory_fraction}, but expected one in (0, 1]")
     own = known_engine(engine)
     setting = Setting(_calibration(calibration), own, memory_fraction, load.longest)
-    inputs = inputs_of(model, gpu, trace, calibration)
-    asked = Plan(shape, load, slo, setting, seed, "", date=day(date), inputs=inputs)
     looked_at = list(candidates(shape, gpu, tp, weight_dtype, kv_dtype))
+    inputs = inputs_of(model, gpu, trace, calibration)
+    asked = Plan(shape, load, slo, setting, int(seed), "", date=day(date), inputs=inputs)
     prices = _by_name(price, looked_at)
     show = progress or (lambda label, done, total: None)
     show("candidates sized", 0, len(looked_at))
@@ -123,7 +133,9 @@ def _by_name(
     Raises ValueError for names that no GPU has.
     """
     if not isinstance(price, Mapping):
-        return price
+        return optional("price", price, PRICE)
+    for name, each in price.items():
+        number(f"price of {shown(name)}", each, PRICE)
     own = {candidate.gpu.name for candidate in looked_at} | {"*"}
     return {name if name in own else load_gpu(name).name: each for name, each in price.items()}
 
@@ -199,4 +211,11 @@ def _calibration(given: CalibrationLike | str | PathLike[str] | None) -> Calibra
     """The calibration given, the file it names, or the shipped ones."""
     if given is None:
         return Shipped()
-    return load_calibration(Path(given)) if isinstance(given, str | PathLike) else given
+    if isinstance(given, str | PathLike):
+        return load_calibration(Path(given))
+    if isinstance(given, type) or not callable(getattr(given, "step_time", None)):
+        raise ValueError(
+            f"Got calibration={shown(given)}, but expected a Calibration, the path of its file, "
+            "or None"
+        )
+    return given

@@ -6,8 +6,10 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+from capmodel.arguments import text
 from capmodel.ingest import file_sha256
 from capmodel.shapes.catalogue import in_catalogue
+from capmodel.words import shown
 
 
 def inputs_of(model: Any, gpu: Any, trace: Any, calibration: Any) -> tuple[dict[str, str], ...]:
@@ -17,7 +19,8 @@ def inputs_of(model: Any, gpu: Any, trace: Any, calibration: Any) -> tuple[dict[
     """
     named = isinstance(model, str) and in_catalogue(model)
     gpus = gpu if isinstance(gpu, list | tuple) else [gpu]
-    own = [one for one in gpus if str(one).lower().endswith(".toml")]
+    paths = [one for one in gpus if isinstance(one, str | os.PathLike)]
+    own = [one for one in paths if str(one).lower().endswith(".toml")]
     found = {}
     for value in (None if named else model, *own, trace, calibration):
         for path in _files(value):
@@ -45,7 +48,8 @@ def day(given: str | None) -> str:
     if given is None:
         now = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now()
         return now.date().isoformat()
+    expected = "a day such as 2026-12-31"
     try:
-        return date.fromisoformat(given).isoformat()
+        return date.fromisoformat(text("date", given, expected)).isoformat()
     except ValueError as error:
-        raise ValueError(f"Got date={given!r}, but expected a day such as 2026-12-31") from error
+        raise ValueError(f"Got date={shown(given)}, but expected {expected}") from error

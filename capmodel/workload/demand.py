@@ -87,7 +87,7 @@ def arrival_times(
     if not 0 < rate < np.inf:
         raise ValueError(f"Got rate={rate}, but expected a positive number of requests/s")
     rng = np.random.default_rng(seed)
-    if cv == 0:
+    if cv < 1e-9:  # 1 / cv**2 has no figure much below
         return np.asarray((np.arange(n) + 1.0) / rate)
     shape = 1.0 / cv**2
     return np.cumsum(rng.gamma(shape, 1.0 / (rate * shape), size=n))

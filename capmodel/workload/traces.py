@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from capmodel.words import one_line
 from capmodel.workload.requests import Requests
 
 AZURE_VARIABLE_MAP = {
@@ -34,16 +35,18 @@ def read_trace(path: str | Path) -> Requests:
     Mooncake's JSON lines (with prefix ids), or CSV with `arrival_s, prompt_tokens,
     output_tokens`. Raises ValueError for anything else, naming the file and the row.
     """
-    file = Path(path)
+    file, where = Path(path), one_line(path)
     try:
         text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise ValueError(f"Trace {path} cannot be read: {error.strerror}") from error
+        raise ValueError(f"Trace {where} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"Trace {path} is not UTF-8 text: {error}") from error
+        raise ValueError(f"Trace {where} is not UTF-8 text: {error}") from error
+    except ValueError as error:  # no path has a NUL
+        raise ValueError(f"Trace {where} cannot be read: {one_line(error)}") from error
     head = text.lstrip()
     if not head:
-        raise ValueError(f"Trace {path} is empty, but expected a header and one request per row")
+        raise ValueError(f"Trace {where} is empty, but expected a header and one request per row")
     if head.startswith("{"):
         return read_mooncake(text, file.name)
     header = {name.strip() for name in head.splitlines()[0].split(",")}
@@ -52,7 +55,7 @@ def read_trace(path: str | Path) -> Requests:
     if set(PLAIN_COLUMNS) <= header:
         return read_plain(text, file.name)
     raise ValueError(
-        f"Trace {path} has the columns {', '.join(sorted(header))}, but expected "
+        f"Trace {where} has the columns {', '.join(sorted(header))}, but expected "
         f"{', '.join(PLAIN_COLUMNS)}, or {', '.join(AZURE_VARIABLE_MAP)} (Azure), or Mooncake's "
         "JSON lines"
     )

@@ -7,6 +7,7 @@ import pytest
 from rates import NameplateCalibration
 
 import capmodel as cm
+from capmodel.gpus import load_gpu
 from capmodel.planner import InfeasiblePlan
 from capmodel.workload import Lognormal, SharedPrefix
 
@@ -187,9 +188,9 @@ def test_a_model_too_large_for_every_gpu_says_what_is_missing():
     ("changes", "message"),
     [
         ({"rate": -1.0}, "rate=-1"),
-        ({"rate": 1e300}, r"rate=1e\+300, but expected at most"),
-        ({"rate": None, "concurrency": 10**9}, "concurrency=1e"),
-        ({"slo_e2e_p95": -1.0}, "e2e_s=-1"),
+        ({"rate": 1e300}, r"rate=1e\+300, but expected requests/s"),
+        ({"rate": None, "concurrency": 10**9}, "concurrency=1000000000"),
+        ({"slo_e2e_p95": -1.0}, "slo_e2e_p95=-1"),
         ({"date": "tomorrow"}, "date='tomorrow'"),
         ({"engine": " "}, "engine="),
         ({"tp": 0}, "tp=0"),
@@ -199,8 +200,8 @@ def test_a_model_too_large_for_every_gpu_says_what_is_missing():
         ({"gpu": ("a100",)}, "ambiguous"),
         ({"gpu": ("t400",)}, "not in the catalogue"),
         ({"weight_dtype": "q4_k_m"}, "weight dtype"),
-        ({"slo_ttft_p95": 0.0}, "ttft_s=0"),
-        ({"slo_tpot_p95": float("nan")}, "tpot_s=nan"),
+        ({"slo_ttft_p95": 0.0}, "slo_ttft_p95=0"),
+        ({"slo_tpot_p95": float("nan")}, "slo_tpot_p95=nan"),
         ({"memory_fraction": 1.5}, "memory_fraction"),
         ({"input_len": 200_000}, "context limit"),
         ({"trace": "nowhere.csv", "input_len": None, "output_len": None}, "cannot be read"),
@@ -241,6 +242,19 @@ def test_an_engine_nobody_knows_is_said(engine, said):
     )  # fmt: skip
     told = [line for line in found.warnings if line.startswith("engine ")]
     assert told == [] if said is None else said in told[0]
+
+
+def test_a_short_gpu_name_is_said_to_be_read_as_another_and_a_full_one_is_not():
+    def said(*gpu):
+        found = chat(gpu=gpu, simulate=False).to_dict()
+        ledger = [line["value"] for line in found["assumptions"] if line["what"] == "GPU name"]
+        return [one for one in found["warnings"] if "is read as" in one], ledger
+
+    short = ["h100 is read as the 80 GB SXM part"]
+    assert said("h100") == (short, short)
+    assert said("h100-sxm") == said("H100_SXM") == said(load_gpu("h100-sxm")) == ([], [])
+    both = chat(gpu=("h100", "h100-sxm"), simulate=False)
+    assert len(both.options) == len(chat(gpu=("h100",), simulate=False).options)
 
 
 def test_named_gpus_without_a_price_ask_for_one():
