@@ -92,6 +92,9 @@ def grade_picture(grade_card: Sequence[Row], noise_floor: float | None) -> Pictu
     )
 
 
+MOST_GROUPS = 6
+
+
 def residual_picture(residuals: Row, noise_floor: float | None) -> Picture | None:
     """Predicted against measured, and what is left over; None without rows.
 
@@ -105,15 +108,17 @@ def residual_picture(residuals: Row, noise_floor: float | None) -> Picture | Non
     relative = predicted / measured - 1
     with figure(6.7, 2.9) as fig:
         left, right = fig.subplots(1, 2)
-        group = residuals.get("group") or None
-        draw_predicted(
-            left, measured, predicted, group if len(group or ()) == len(measured) else None
-        )
+        group = residuals.get("group") or ()
+        # Past a handful of names the key would hide the dots it explains.
+        told = len(group) == len(measured) and len(set(group)) <= MOST_GROUPS
+        draw_predicted(left, measured, predicted, group if told else None)
         draw_residuals(right, 1e3 * measured, relative, "Measured step [ms]", noise_floor)
         svg = to_svg(fig, text_as_text=True)
     off = percent(float(np.mean(np.abs(relative))))
     caption = f"{whole(len(measured))} rows the fit did not see: predicted against measured, and "
-    caption += "what is left over. The grey band is the noise of the measurements."
+    caption += "what is left over."
+    if noise_floor is not None:
+        caption += " The grey band is the noise of the measurements."
     return Picture(svg, caption, f"Scatter of predictions; on average {off} off.")
 
 
