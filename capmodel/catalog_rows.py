@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from capmodel.gpus import gpu_names, load_gpu
+from capmodel.gpus import gpu_entries
 from capmodel.kvcache import fixed_bytes, growth_bytes_per_token, kv_bytes_per_token
 from capmodel.shapes import (
     CompressedAttention,
@@ -71,8 +71,7 @@ def model_rows() -> list[ModelRow]:
 
 def gpu_rows() -> list[GpuRow]:
     """All catalogued GPUs by name. Raises ValueError for an own entry that cannot be."""
-    gpus = [load_gpu(name) for name in gpu_names()]
-    return [GpuRow(*(getattr(gpu, name) for name in GpuRow.__slots__)) for gpu in gpus]
+    return [GpuRow(*(getattr(gpu, name) for name in GpuRow.__slots__)) for gpu in gpu_entries()]
 
 
 def searched(rows: Iterable[Row], text: str) -> list[Row]:

@@ -128,6 +128,11 @@ def gpu_names() -> list[str]:
     return sorted(_catalogue(own_folder()))
 
 
+def gpu_entries() -> list[Gpu]:
+    """The catalogue's cards by name, each with how its short name is read."""
+    return [gpu for _, gpu in sorted(_catalogue(own_folder()).items())]
+
+
 def is_shipped(name: str) -> bool:
     """True for a GPU whose figures are those of the package's own catalogue."""
     try:

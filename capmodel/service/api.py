@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from capmodel.gpus import gpu_names, load_gpu
+from capmodel.gpus import gpu_entries
 from capmodel.kvcache import kv_bytes_per_token
 from capmodel.service.answers import (
     answer_kv,
@@ -68,7 +68,7 @@ def api_routes(settings: Settings, jobs: Jobs) -> APIRouter:
     @routes.get("/gpus", responses=_ERRORS)
     async def gpus() -> Response:
         """Every catalogued GPU, with what its datasheet says."""
-        return json_response({"gpus": [load_gpu(name) for name in gpu_names()]})
+        return json_response({"gpus": gpu_entries()})
 
     @routes.post("/predict", responses=_LONG)
     async def predict(body: PredictBody) -> Response:
