@@ -7,7 +7,7 @@ refuses a truncated, foreign or newer file by name.
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,13 +21,18 @@ from capmodel.adaptation import adapted, left_out_residuals
 from capmodel.coverage import Coverage, catalogue_name, coverage_of, joined
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
 from capmodel.engines import known_engine
+from capmodel.estimator_values import (
+    estimator_from_dict,
+    estimator_to_dict,
+    of_this_design,
+    rounded,
+)
 from capmodel.estimators import Corrected, Roofline
 from capmodel.evaluation import GradeCard, used_rows
 from capmodel.gpus import Gpu, load_gpu
 from capmodel.identifiability import unsure_of
 from capmodel.intervals import Intervals, intervals_from, with_few_rows
-from capmodel.regressor import COORDINATES, LocalCorrection, TrafficRegressor
-from capmodel.roofline import NAMES, RooflineCoefficients, RooflineRegressor
+from capmodel.roofline import RooflineRegressor
 from capmodel.shapes import ModelLike, load_shape
 from capmodel.steptime import StepTime, build_step_time
 from capmodel.suggestion import feasible_steps, suggest
@@ -252,13 +257,8 @@ class Calibration:
         }  # fmt: skip
 
     def _fitted(self) -> dict[str, Any]:
-        roofline = self.estimator.physics.roofline.coefficients_
-        corrections = self.estimator.correction.corrections_
         return {
-            "terms": list(NAMES),
-            "coordinates": list(COORDINATES),
-            "levels": [_level_entry(key, fit) for key, fit in roofline.items()],
-            "corrections": [_correction_entry(key, own) for key, own in corrections.items()],
+            **estimator_to_dict(self.estimator),
             "coverage": [
                 {"engine": pair[0], "gpu": pair[1], **own.to_dict()}
                 for pair, own in sorted(self.coverage.items())
@@ -326,8 +326,8 @@ def _evidence(card: GradeCard | None, set_aside: Mapping[str, int] | None) -> di
     if len(cell):
         some = cell.iloc[np.unique(np.linspace(0, len(cell) - 1, SHOWN_ROWS).astype(int))]
         found["residuals"] = {
-            "measured_s": [_rounded(value) for value in some["step_time_s"]],
-            "predicted_s": [_rounded(value) for value in some["predicted_s"]],
+            "measured_s": [rounded(value) for value in some["step_time_s"]],
+            "predicted_s": [rounded(value) for value in some["predicted_s"]],
             "group": [f"{e} on {g}" for e, g in zip(some["engine"], some["gpu"], strict=True)],
         }
     return found
@@ -363,7 +363,7 @@ def calibration_from(content: Any, where: str = "calibration") -> Calibration:
             f"{where} has version {version!r}, but this capmodel reads version {VERSION}; "
             "install the capmodel that wrote it, or fit it again"
         )
-    if content.get("terms") != list(NAMES) or content.get("coordinates") != list(COORDINATES):
+    if not of_this_design(content):
         raise CalibrationError(
             f"{where} was fitted with other terms than this capmodel has; fit it again"
         )
@@ -374,36 +374,10 @@ def calibration_from(content: Any, where: str = "calibration") -> Calibration:
 
 
 def _from_content(content: dict[str, Any]) -> Calibration:
-    roofline = RooflineRegressor()
-    for entry in content["levels"]:
-        roofline.coefficients_[tuple(map(str, entry["level"]))] = RooflineCoefficients(
-            values=_numbers(entry["values"], len(NAMES)),
-            standard_errors=tuple(
-                float("nan") if e is None else float(e) for e in entry["standard_errors"]
-            ),
-            identified=tuple(bool(flag) for flag in entry["identified"]),
-            n_rows=int(entry["rows"]), mape=float(entry["mape"]),
-            condition_number=float(entry["condition_number"]),
-            memory_bound_rows=int(entry["memory_bound_rows"]),
-            compute_bound_rows=int(entry["compute_bound_rows"]),
-        )  # fmt: skip
-    if () not in roofline.coefficients_:
-        raise ValueError("the pooled level is missing")
-    correction = TrafficRegressor()
-    for entry in content["corrections"]:
-        landmarks = np.array(entry["landmarks"], dtype=float)
-        weights = np.array(_numbers(entry["weights"], len(landmarks)))
-        if landmarks.ndim != 2 or landmarks.shape[1] != len(COORDINATES):
-            raise ValueError("landmarks do not have the coordinates' width")
-        pair = (str(entry["engine"]), str(entry["gpu"]))
-        low, high = _numbers(entry["range"], 2)
-        correction.corrections_[pair] = LocalCorrection(
-            landmarks, weights, int(entry["rows"]), low, high
-        )
     intervals = content["intervals"]
     return Calibration(
         name=str(content["name"]),
-        estimator=Corrected(physics=Roofline(roofline=roofline), correction=correction),
+        estimator=estimator_from_dict(content),
         n_rows=int(content["rows"]), sources=tuple(map(str, content["sources"])),
         command=str(content["command"]), date=str(content.get("date", "")),
         coverage={
@@ -413,36 +387,6 @@ def _from_content(content: dict[str, Any]) -> Calibration:
         intervals=Intervals.from_dict(intervals) if intervals else None,
         scores=dict(content.get("scores", {})), evidence=dict(content.get("evidence", {})),
     )  # fmt: skip
-
-
-def _numbers(values: Iterable[Any], n: int) -> tuple[float, ...]:
-    found = tuple(float(value) for value in values)
-    if len(found) != n or not np.isfinite(found).all():
-        raise ValueError(f"expected {n} finite numbers, got {len(found)}")
-    return found
-
-
-def _level_entry(key: tuple[str, ...], fit: RooflineCoefficients) -> dict[str, Any]:
-    errors = [None if np.isnan(error) else _rounded(error) for error in fit.standard_errors]
-    return {
-        "level": list(key), "rows": fit.n_rows, "mape": _rounded(fit.mape),
-        "values": [_rounded(value) for value in fit.values], "standard_errors": errors,
-        "identified": list(fit.identified), "condition_number": _rounded(fit.condition_number),
-        "memory_bound_rows": fit.memory_bound_rows, "compute_bound_rows": fit.compute_bound_rows,
-    }  # fmt: skip
-
-
-def _correction_entry(key: tuple[str, str], own: LocalCorrection) -> dict[str, Any]:
-    return {
-        "engine": key[0], "gpu": key[1], "rows": own.n_rows,
-        "range": [_rounded(own.low), _rounded(own.high)],
-        "landmarks": [[round(float(v), 6) for v in row] for row in own.landmarks],
-        "weights": [_rounded(value) for value in own.weights],
-    }  # fmt: skip
-
-
-def _rounded(value: float) -> float:
-    return float(f"{float(value):.8g}")
 
 
 def _positions(rows: pd.DataFrame) -> dict[tuple[str, str], npt.NDArray[np.intp]]:

@@ -35,7 +35,7 @@ FLOORS = (
     {"quality", "roofline", "regressor", "splits", "baselines", "steptime", "coverage", "profile",
      "saturation", "ceiling"},
     {"conformal", "estimators", "evaluation", "adaptation", "suggestion",
-     "identifiability"},
+     "identifiability", "estimator_values"},
     {"intervals", "calibration", "prediction"},
     {"workload", "simulation", "planner", "costs"},
     {"plots", "report", "milestones", "mainjob", "notebooks"},

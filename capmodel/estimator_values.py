@@ -1,0 +1,89 @@
+"""A fitted estimator as plain values, as a calibration file holds it, and back."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from capmodel.estimators import Corrected, Roofline
+from capmodel.regressor import COORDINATES, LocalCorrection, TrafficRegressor
+from capmodel.roofline import NAMES, RooflineCoefficients, RooflineRegressor
+
+
+def estimator_to_dict(estimator: Corrected) -> dict[str, Any]:
+    """Terms, coordinates, coefficients by level and corrections by engine and GPU."""
+    roofline = estimator.physics.roofline.coefficients_
+    corrections = estimator.correction.corrections_
+    return {
+        "terms": list(NAMES),
+        "coordinates": list(COORDINATES),
+        "levels": [_level_entry(key, fit) for key, fit in roofline.items()],
+        "corrections": [_correction_entry(key, own) for key, own in corrections.items()],
+    }
+
+
+def of_this_design(content: dict[str, Any]) -> bool:
+    """Whether values were fitted with the terms and coordinates that this capmodel has."""
+    return content.get("terms") == list(NAMES) and content.get("coordinates") == list(COORDINATES)
+
+
+def estimator_from_dict(content: dict[str, Any]) -> Corrected:
+    """The estimator of `estimator_to_dict`. Raises KeyError, TypeError or ValueError."""
+    roofline = RooflineRegressor()
+    for entry in content["levels"]:
+        roofline.coefficients_[tuple(map(str, entry["level"]))] = RooflineCoefficients(
+            values=_numbers(entry["values"], len(NAMES)),
+            standard_errors=tuple(
+                float("nan") if e is None else float(e) for e in entry["standard_errors"]
+            ),
+            identified=tuple(bool(flag) for flag in entry["identified"]),
+            n_rows=int(entry["rows"]), mape=float(entry["mape"]),
+            condition_number=float(entry["condition_number"]),
+            memory_bound_rows=int(entry["memory_bound_rows"]),
+            compute_bound_rows=int(entry["compute_bound_rows"]),
+        )  # fmt: skip
+    if () not in roofline.coefficients_:
+        raise ValueError("the pooled level is missing")
+    correction = TrafficRegressor()
+    for entry in content["corrections"]:
+        landmarks = np.array(entry["landmarks"], dtype=float)
+        weights = np.array(_numbers(entry["weights"], len(landmarks)))
+        if landmarks.ndim != 2 or landmarks.shape[1] != len(COORDINATES):
+            raise ValueError("landmarks do not have the coordinates' width")
+        pair = (str(entry["engine"]), str(entry["gpu"]))
+        low, high = _numbers(entry["range"], 2)
+        correction.corrections_[pair] = LocalCorrection(
+            landmarks, weights, int(entry["rows"]), low, high
+        )
+    return Corrected(physics=Roofline(roofline=roofline), correction=correction)
+
+
+def _numbers(values: Iterable[Any], n: int) -> tuple[float, ...]:
+    found = tuple(float(value) for value in values)
+    if len(found) != n or not np.isfinite(found).all():
+        raise ValueError(f"expected {n} finite numbers, got {len(found)}")
+    return found
+
+
+def _level_entry(key: tuple[str, ...], fit: RooflineCoefficients) -> dict[str, Any]:
+    errors = [None if np.isnan(error) else rounded(error) for error in fit.standard_errors]
+    return {
+        "level": list(key), "rows": fit.n_rows, "mape": rounded(fit.mape),
+        "values": [rounded(value) for value in fit.values], "standard_errors": errors,
+        "identified": list(fit.identified), "condition_number": rounded(fit.condition_number),
+        "memory_bound_rows": fit.memory_bound_rows, "compute_bound_rows": fit.compute_bound_rows,
+    }  # fmt: skip
+
+
+def _correction_entry(key: tuple[str, str], own: LocalCorrection) -> dict[str, Any]:
+    return {
+        "engine": key[0], "gpu": key[1], "rows": own.n_rows,
+        "range": [rounded(own.low), rounded(own.high)],
+        "landmarks": [[round(float(v), 6) for v in row] for row in own.landmarks],
+        "weights": [rounded(value) for value in own.weights],
+    }  # fmt: skip
+
+
+def rounded(value: float) -> float:
+    """Eight significant digits: what a file keeps of a fitted number."""
+    return float(f"{float(value):.8g}")
