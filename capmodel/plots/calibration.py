@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 from capmodel.plots.style import BAND_ALPHA, INK, MUTED, PALETTE, plain_number, series
 
@@ -88,7 +88,7 @@ def draw_predicted(
     axes.set(xscale="log", yscale="log", xlim=span, ylim=span, aspect="equal")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(_PLAIN)
-        axis.set_minor_formatter(NullFormatter())  # labels of a range under a decade would collide
+        axis.set_minor_locator(NullLocator())  # labels of a range under a decade would collide
     axes.set_xlabel("Measured step [ms]")
     axes.set_ylabel("Predicted step [ms]")
     if group is not None and len(set(names.tolist())) > 1:
@@ -110,7 +110,7 @@ def draw_residuals(
     axes.plot(x, 100 * np.asarray(residual), color=PALETTE[0], rasterized=len(x) > 2000, **look)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(_PLAIN)
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel(x_label)
     axes.set_ylabel("Predicted − measured [%]")
     return axes

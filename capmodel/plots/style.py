@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import TightLayoutEngine
 
 INK = "#1a1a1a"
 MUTED = "#6b6b6b"
@@ -85,7 +86,8 @@ def figure(width: float = 6.3, height: float = 3.2) -> Iterator[Figure]:
     matplotlib keeps its settings per process, so blocks of several threads take turns.
     """
     with _RC_LOCK, mpl.rc_context(STYLE):
-        yield Figure(figsize=(width, height))
+        # With no `rect` matplotlib measures every tick and label once, not twice.
+        yield Figure(figsize=(width, height), layout=TightLayoutEngine(rect=None))  # type: ignore[arg-type]
 
 
 def plain_number(value: float, _position: object = None) -> str:
