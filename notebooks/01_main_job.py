@@ -42,7 +42,7 @@ from capmodel.plots.steps import StepCurve, draw_step_time, draw_terms, draw_tok
 from capmodel.plots.style import figure, to_svg
 from capmodel.quality import screen_runs
 
-pd.set_option("display.max_colwidth", 120)
+pd.set_option("display.max_colwidth", None)
 
 # %% [markdown]
 # ## Read

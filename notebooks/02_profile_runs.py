@@ -22,14 +22,17 @@ runs_file = ""  # a runs file, folder or glob; empty: the bundled silicon runs
 n_rows = 0  # keep that many rows, evenly spread; 0: all
 
 # %%
+import pandas as pd
 from IPython.display import SVG, display
 
 from capmodel.datasets import load_silicon_runs
 from capmodel.ingest import read_runs
 from capmodel.plots import profile as figures
-from capmodel.plots.style import figure, to_svg
+from capmodel.plots.style import figure, plain_number, to_svg
 from capmodel.profile import profile_runs
 from capmodel.saturation import ceiling_counts
+
+pd.set_option("display.max_colwidth", None, "display.float_format", plain_number)
 
 runs = read_runs(runs_file) if runs_file else load_silicon_runs()
 if n_rows:

@@ -44,7 +44,7 @@ from capmodel.regressor import COORDINATES, ROOFLINE, TrafficRegressor
 from capmodel.roofline import RooflineRegressor
 from capmodel.splits import Split, split_named, split_runs, why_absent
 
-pd.set_option("display.max_colwidth", 120)
+pd.set_option("display.max_colwidth", None)
 
 # %%
 runs = cm.read_runs(runs_file or default_runs_path())

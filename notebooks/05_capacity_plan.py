@@ -37,9 +37,11 @@ from IPython.display import SVG, display
 import capmodel as cm
 from capmodel.plots import plan as figures
 from capmodel.plots.choices import Swing, draw_tornado
-from capmodel.plots.style import figure, to_svg
+from capmodel.plots.style import figure, plain_number, to_svg
 from capmodel.simulation import context_limit, power_of_two, simulate, summarise, whole_request
 from capmodel.workload import Lognormal
+
+pd.set_option("display.max_colwidth", None, "display.float_format", plain_number)
 
 # %% [markdown]
 # ## The plan
