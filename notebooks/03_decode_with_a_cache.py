@@ -87,8 +87,10 @@ pd.DataFrame(cached)[["length", "tokens_computed", "tokens_read", "flop", "cache
 # ## What each kind of attention keeps
 #
 # Fewer KV heads keep less (MHA, GQA, MQA). MLA keeps one latent for all heads, with a small
-# key that carries RoPE beside it. A sliding window stops growing. The right column is the
-# package's formula, which knows nothing of these arrays.
+# key that carries RoPE beside it. A windowed layer stops growing; here, as in most models
+# that have them, only every other layer is windowed (4 tokens, with `sinks` the first two besides),
+# so the whole goes on at half the pace. The right column is the package's formula, which knows
+# nothing of these arrays.
 
 # %%
 held = {
@@ -118,12 +120,14 @@ with figure(5.0, 2.8) as fig:
 # - **Paging** says where those bytes lie: in blocks, listed in a table, so that a request need not
 #   have one long piece of memory. It changes no number.
 # - **Prefix sharing** ("prompt caching") lets another request that starts with the same tokens
-#   use blocks that are already there. It spares prefill; decoding is as before.
+#   use blocks that are already there. It spares their prefill and their bytes;
+#   decoding is as before.
 #
 # Three requests with a common opening, in blocks of four tokens:
 
 # %%
-requests, _ = paged_requests(block_size=4, seed=seed)
+requests, pool = paged_requests(block_size=4, seed=seed)
+print(f"{pool.nbytes:,} bytes in use, {pool.apart_nbytes:,} if nothing were shared")
 pd.DataFrame(requests).set_index("name")
 
 # %% [markdown]

@@ -159,7 +159,9 @@ def evict(budgets: str, seed: int, as_json: bool, figure: Path | None) -> None:
 
 
 @command.command()
-@click.option("--block-size", type=int, default=4, show_default=True, help="Tokens a block.")
+@click.option(
+    "--block-size", type=click.IntRange(1), default=4, show_default=True, help="Tokens a block."
+)
 @click.option("--share/--no-share", default=True, help="Share blocks of equal prefixes.")
 @options.seed
 @options.as_json
@@ -167,19 +169,25 @@ def paging(block_size: int, share: bool, seed: int, as_json: bool) -> None:
     """Requests in a pool of blocks: tables, waste, and what sharing a prefix spares."""
     from capmodel.lab.paging_story import paged_requests
 
-    requests, n_free = paged_requests(block_size, prefix_sharing=share, seed=seed)
+    requests, pool = paged_requests(block_size, prefix_sharing=share, seed=seed)
     if as_json:
         options.print_json(
-            {"block_size": block_size, "n_free": n_free, "requests": [asdict(r) for r in requests]}
+            {
+                "block_size": block_size,
+                "pool": asdict(pool),
+                "requests": [asdict(r) for r in requests],
+            }
         )
     else:
         from capmodel.cli.lab_tables import print_requests
 
-        print_requests(requests, block_size, n_free)
+        print_requests(requests, block_size, pool)
 
 
 @command.command()
-@click.option("--tokens", type=int, default=16, show_default=True, help="Steps to take.")
+@click.option(
+    "--tokens", type=click.IntRange(1), default=16, show_default=True, help="Steps to take."
+)
 @options.seed
 @options.as_json
 def steps(tokens: int, seed: int, as_json: bool) -> None:
@@ -200,7 +208,9 @@ def steps(tokens: int, seed: int, as_json: bool) -> None:
 
 @command.command()
 @click.argument("prompt", required=False)
-@click.option("--tokens", type=int, help=f"Tokens to add to PROMPT.  [default: {STEPS}]")
+@click.option(
+    "--tokens", type=click.IntRange(1), help=f"Tokens to add to PROMPT.  [default: {STEPS}]"
+)
 @options.as_json
 def model(prompt: str | None, tokens: int | None, as_json: bool) -> None:
     """The small language model: its figures, or how it goes on after PROMPT.

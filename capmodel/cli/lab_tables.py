@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from capmodel.lab.compress import Outcome
     from capmodel.lab.entropy import Coding
     from capmodel.lab.language_model import ModelCard
-    from capmodel.lab.paging_story import PagedRequest
+    from capmodel.lab.paging_story import PagedRequest, PoolUse
     from capmodel.lab.predicted import PredictedCoding
     from capmodel.lab.proof import Check
     from capmodel.lab.steps import KindSteps
@@ -35,7 +35,10 @@ def print_checks(checks: "Sequence[Check]") -> None:
 
 
 def print_outcomes(outcomes: "Sequence[Outcome]", title: str) -> None:
-    """One treatment a row."""
+    """One treatment a row, and below what the columns and the names mean."""
+    from capmodel.lab.compress import QUESTION_ROWS, TEXT_ROWS
+    from capmodel.lab.language_model import N_FACTS, N_QUESTIONS
+
     console = terminal()
     table = _table(
         title, "Cache", "Kept\n[%]", "Per-\nplexity", "Change [%],\n90 % interval", "Answers\n[%]"
@@ -55,8 +58,10 @@ def print_outcomes(outcomes: "Sequence[Outcome]", title: str) -> None:
     console.print(table)
     console.print(
         "Kept: bytes after 256 tokens over those of a full 16-bit cache, scales counted. "
-        "Pre- and post-RoPE: how keys are stored. Perplexity: per token of held-out text. "
-        "Answers: to questions whose facts stand about 190 tokens back.",
+        f"Perplexity: of the second half of {TEXT_ROWS} windows of held-out text, per token. "
+        f"Answers: to {QUESTION_ROWS * N_QUESTIONS} questions whose facts stand about 190 tokens "
+        f"back; a guess among the facts is right in {format_percent(1 / N_FACTS, 0)}. "
+        + _families_meant({o.family for o in outcomes}),
         style="dim",
     )
 
@@ -87,7 +92,8 @@ def print_codings(codings: "Sequence[Coding]", predicted: "Sequence[PredictedCod
     console.print(
         "By channel: byte planes apart, a channel's tokens side by side. "
         "Bounds are entropies of single bytes; a coder that finds repeats can beat them. "
-        f"bf16 coded against the guess of a twin of the model: {twins}.",
+        "bf16 coded against the guess of a twin of the model, run on both sides, by an "
+        f"ideal coder: {twins}.",
         style="dim",
     )
 
@@ -107,11 +113,11 @@ def print_breaking(rows: "Sequence[Breaking]") -> None:
     )
 
 
-def print_requests(requests: "Sequence[PagedRequest]", block_size: int, n_free: int) -> None:
+def print_requests(requests: "Sequence[PagedRequest]", block_size: int, pool: "PoolUse") -> None:
     """Requests in a pool of blocks."""
     console = terminal()
     table = _table(
-        f"Blocks of {block_size} tokens",
+        f"Blocks of {block_size} token{'s' if block_size > 1 else ''}",
         "",
         "Prompt",
         "Cached",
@@ -137,9 +143,10 @@ def print_requests(requests: "Sequence[PagedRequest]", block_size: int, n_free: 
     console.print(
         "Prompt, cached, computed: tokens. "
         f"Answers are {same} as from a contiguous cache, each request alone. "
-        f"{n_free} blocks are free. "
+        f"The pool holds {pool.blocks} blocks, {pool.nbytes:,} bytes, each once; "
+        f"with none shared it would be {pool.apart_nbytes:,}. {pool.free} blocks are free. "
         "The KV cache spares computing the past again; paging says where its bytes lie; sharing a "
-        "prefix spares another request's prefill. Three different things."
+        "prefix spares another request's prefill and its bytes. Three different things."
     )
 
 
@@ -173,7 +180,9 @@ def print_steps(found: "Sequence[KindSteps]") -> None:
     console.print(table)
     console.print(
         "Keys: tokens whose key is computed in this step, a layer. Read: cached tokens attended "
-        "to, mean over layers. Held: bytes of the cache's arrays; without one nothing is held.",
+        "to, mean over layers. Held: bytes of the cache's arrays; without one nothing is held. "
+        "sliding, sinks: every other layer sees 4 tokens (and the first 2), the rest all, so the "
+        "cache goes on growing. No cache: full causal passes; MLA's work in its absorbed form.",
         style="dim",
     )
 
@@ -207,6 +216,21 @@ def _table(title: str, *columns: str) -> Table:
         right = index > 0 and len(columns) > 2
         table.add_column(escape(column), justify="right" if right else "left")
     return table
+
+
+def _families_meant(families: set[str]) -> str:
+    meant = []
+    if "quantised" in families:
+        meant.append(
+            "Pre- and post-RoPE: how keys are stored. Per channel: a scale for every 32 tokens, "
+            "so the newest up to 32 stay in 16 bits."
+        )
+    if "evicted" in families:
+        meant.append(
+            "Heavy hitters and random choose among the older half of what is kept; the newest "
+            "half always stays."
+        )
+    return " ".join(meant)
 
 
 def _with_interval(o: "Outcome") -> str:

@@ -18,6 +18,7 @@ from capmodel.lab.tokenizer import Tokenizer
 from capmodel.lab.weights import ModelFile, read_model
 
 Progress = Callable[[str, int, int], None]
+N_FACTS, N_QUESTIONS = 16, 8  # in a sequence that asks
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,17 @@ class LanguageModel:
         return np.asarray(self.held_out[starts[:, None] + np.arange(self.context + 1)])
 
     def questions(self, rows: int, seed: int = 0) -> RetrievalSet:
-        """Retrieval sequences [rows, context + 1]: 16 facts, held-out text, 8 of them asked for."""
+        """Retrieval sequences [rows, context + 1]: facts, held-out text, half the facts asked."""
         return make_retrieval(
-            self.tokenizer, self.held_out, rows, self.context + 1, 16, 8, 16, seed, repeat=False
+            self.tokenizer,
+            self.held_out,
+            rows,
+            self.context + 1,
+            N_FACTS,
+            N_QUESTIONS,
+            16,
+            seed,
+            repeat=False,
         )
 
     def perplexity(self, stride: int = 128, progress: Progress | None = None) -> float:

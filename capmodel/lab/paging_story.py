@@ -14,6 +14,19 @@ LARGEST = 4096  # tokens a block; every block of the pool is an array
 
 
 @dataclass(frozen=True, slots=True)
+class PoolUse:
+    """The pool when all requests have ended: a block that several hold counts once.
+
+    nbytes: [byte] of the blocks in use; apart_nbytes: what they would take with none shared.
+    """
+
+    blocks: int
+    free: int
+    nbytes: int
+    apart_nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class PagedRequest:
     """One request as it ended, its blocks still in use.
 
@@ -41,8 +54,8 @@ def paged_requests(
     n_new: int = 8,
     prefix_sharing: bool = True,
     seed: int = 0,
-) -> tuple[list[PagedRequest], int]:
-    """Serve prompts whose first `opening_len` tokens are the same; also blocks left in the pool.
+) -> tuple[list[PagedRequest], PoolUse]:
+    """Serve prompts whose first `opening_len` tokens are the same; also what the pool then holds.
 
     Raises ValueError for sizes below one token and for blocks above LARGEST.
     """
@@ -70,7 +83,9 @@ def paged_requests(
         alone = decoder.new_cache()
         same = bool((answer == decoder.generate(np.array([prompt]), n_new, alone)).all())
         requests.append(_report(f"request {i + 1}", prompt, cache, shared, counters, same))
-    return requests, pool.n_free
+    used = len({block for request in requests for block in request.table})
+    apart = sum(request.nbytes for request in requests)
+    return requests, PoolUse(used, pool.n_free, used * pool.block_nbytes(), apart)
 
 
 def _report(

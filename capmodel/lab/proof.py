@@ -171,8 +171,9 @@ def _latent(seed: int) -> Iterator[Check]:
     )
     without, with_rope = order_gaps(seed)
     yield Check(
-        "so a small turned key is kept beside the latent: without it earlier tokens have no order",
-        f"shuffling them moves the logits by {without:.1e} without it, {with_rope:.2f} with",
+        "so a small turned key is kept beside the latent: without it attention knows no order",
+        f"one layer, earlier tokens shuffled: logits move by {without:.1e} without it, "
+        f"{with_rope:.2f} with",
         without <= 1e-12 < 1e-2 < with_rope,
     )
 
@@ -221,6 +222,6 @@ def _prefixes(seed: int) -> Iterator[Check]:
     yield Check(
         "that is not the KV cache: with no prefix shared, decoding still computes one token a step",
         f"{with_kv} key projections with a KV cache alone, {without} with neither; "
-        "sharing saves prefill only",
+        "sharing spares prefill and the shared blocks, never a decode step",
         with_kv == 22 + 3 and without == 22 + 23 + 24 + 25,
     )

@@ -36,7 +36,9 @@ def absorption_gaps(seed: int = 0) -> tuple[float, float]:
 def order_gaps(seed: int = 0) -> tuple[float, float]:
     """How far the last token's logits move when the tokens before it are shuffled.
 
-    First with the part of the query that meets the RoPE key set to zero, then as it is.
+    One layer: with more of them the causal mask alone leaks some order, since each earlier token
+    has seen only those before it. First with the part of the query that meets the RoPE key set to
+    zero, then as it is.
     """
     config = make_config("mla", n_layers=1)
     decoder = ToyDecoder.random(config, seed)

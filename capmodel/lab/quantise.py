@@ -1,7 +1,8 @@
 """A cache in fewer bits: numbers that share a scale are a token, a head of a token, or a channel.
 
 per token: one scale for all heads of a token. per head: one for each head of a token.
-per channel: one for each channel over a group of tokens (KIVI, Liu et al. 2024); a group is
+per channel: one for each channel over a group of tokens (as KIVI does for
+keys, Liu et al. 2024; here for keys and values alike); a group is
 quantised once it is full, so the newest tokens stay in 16 bits until then.
 """
 

@@ -90,7 +90,7 @@ def _paging(block_size: int, seed: int) -> dict[str, Any]:
     """The same requests in a pool of blocks, with a shared prefix and without."""
     sides = {}
     for name, sharing in (("shared", True), ("alone", False)):
-        requests, free = paged_requests(block_size, prefix_sharing=sharing, seed=seed)
+        requests, pool = paged_requests(block_size, prefix_sharing=sharing, seed=seed)
         filled = {
             block: min(block_size, request.tokens - place * block_size)
             for request in requests
@@ -98,7 +98,7 @@ def _paging(block_size: int, seed: int) -> dict[str, Any]:
         }
         sides[name] = {
             "requests": [asdict(request) for request in requests],
-            "free_blocks": free,
+            "free_blocks": pool.free,
             "used_blocks": len(filled),
             "empty_places": len(filled) * block_size - sum(filled.values()),
         }

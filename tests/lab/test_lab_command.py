@@ -140,10 +140,10 @@ def test_evict_measures_the_budgets_it_is_given(
         (("evict", "--budgets", ""), "expected whole numbers with commas"),
         (("evict", "--figure", "made.jpg"), "expected a name that ends in .png, .svg, .pdf"),
         (("evict", "--figure", "no/such/made.png"), "a folder that exists"),
-        (("paging", "--block-size", "0"), "Got block_size=0, but expected 1 to 4,096"),
+        (("paging", "--block-size", "0"), "Invalid value for '--block-size': 0"),
         (("paging", "--block-size", "100000000000"), "but expected 1 to 4,096 tokens"),
         (("paging", "--seed", "-1"), "-1 is not in the range x>=0"),
-        (("steps", "--tokens", "0"), "Got n_tokens=0, but expected 1 to 128"),
+        (("steps", "--tokens", "0"), "Invalid value for '--tokens': 0"),
         (("steps", "--tokens", "100000"), "Got n_tokens=100000, but expected 1 to 128"),
         (("model", "naïve"), "Got character 'ï' at position 2"),
         (("model", "😀"), "Got character '😀' at position 0"),
@@ -152,7 +152,7 @@ def test_evict_measures_the_budgets_it_is_given(
         (("model", "And " * 300), "Got a prompt of 301 tokens, but expected 1 to 256"),
         (("model", "--tokens", "3"), "without PROMPT"),
         (("model", "And", "--tokens", "1" * 30), "expected at most 256 together"),
-        (("model", "And", "--tokens", "0"), "Got n_new=0"),
+        (("model", "And", "--tokens", "0"), "Invalid value for '--tokens': 0"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -123,8 +123,11 @@ def test_a_pool_that_is_full_says_so() -> None:
 
 
 def test_the_story_counts_what_sharing_spares() -> None:
-    shared, _ = paged_requests(4)
-    apart, _ = paged_requests(4, prefix_sharing=False)
+    shared, pool = paged_requests(4)
+    apart, own = paged_requests(4, prefix_sharing=False)
+    assert pool.blocks == len({b for r in shared for b in r.table}) == own.blocks - 6
+    assert pool.apart_nbytes == own.nbytes == own.apart_nbytes == sum(r.nbytes for r in apart)
+    assert pool.nbytes * own.blocks == own.nbytes * pool.blocks
     assert all(r.same_answer for r in [*shared, *apart])
     assert [r.tokens_computed for r in apart] == [r.tokens for r in apart] == [29, 26, 16]
     # Openings of 16 tokens are four blocks; the third prompt's 9 tokens share two.
