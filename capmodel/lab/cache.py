@@ -135,10 +135,14 @@ class WindowStore:
 
 
 class KVCache:
-    """One store per layer, and how many tokens each row has seen."""
+    """One store per layer, and how many tokens each row has seen.
 
-    def __init__(self, layers: Sequence[LayerStore]) -> None:
+    config: the decoder it is for; None takes any, on the caller's word.
+    """
+
+    def __init__(self, layers: Sequence[LayerStore], config: ToyConfig | None = None) -> None:
         self.layers = tuple(layers)
+        self.config = config
         self.length = 0
 
     @classmethod
@@ -150,7 +154,8 @@ class KVCache:
                 if isinstance(layer, SoftmaxAttention) and layer.window is not None
                 else FullStore()
                 for layer in config.layers
-            ]
+            ],
+            config,
         )
 
     @property

@@ -53,9 +53,12 @@ class ToyDecoder:
 
         With a cache the tokens follow what it holds (prefill: many; decode: one) and are added
         to it; without one they are the whole sequence. last_only: logits of the last token only.
-        Raises ValueError for tokens outside the vocabulary or of another shape.
+        Raises ValueError for tokens outside the vocabulary or of another shape, and for a cache made
+        for another decoder.
         """
         ids = self._checked(tokens)
+        if cache is not None:
+            self._check_own(cache)
         start = cache.length if cache is not None else 0
         run = Pass(
             np.arange(start, start + ids.shape[1]),
@@ -99,6 +102,14 @@ class ToyDecoder:
             out.append(new)
             step = new if cache is not None else np.concatenate([ids, *out], axis=1)
         return np.concatenate(out, axis=1)
+
+    def _check_own(self, cache: KVCache) -> None:
+        own = cache.config is None or cache.config.layers == self.config.layers
+        if not own or len(cache.layers) != len(self.config.layers):
+            raise ValueError(
+                f"Got a cache of {len(cache.layers)} layers made for another decoder, but expected "
+                f"one for the {len(self.config.layers)} layers of this one: use its new_cache()"
+            )
 
     def _checked(self, tokens: ArrayLike) -> Array:
         ids = np.atleast_2d(np.asarray(tokens))

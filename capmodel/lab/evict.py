@@ -115,7 +115,8 @@ def evicting_cache(config: ToyConfig, policy: Policy, budget: int, seed: int = 0
                 f"Got a {type(layer).__name__} layer with window "
                 f"{getattr(layer, 'window', None)}, but expected full softmax attention"
             )
-    return KVCache([EvictingStore(policy, budget, seed + i) for i in range(len(config.layers))])
+    stores = [EvictingStore(policy, budget, seed + i) for i in range(len(config.layers))]
+    return KVCache(stores, config)
 
 
 def policy_named(name: str) -> Policy:

@@ -109,7 +109,7 @@ class PagedCache(KVCache):
     def __init__(self, config: ToyConfig, pool: BlockPool, shared: Sequence[int] = ()) -> None:
         self.pool = pool
         self.table = list(shared)
-        super().__init__([_PagedStore(self, i) for i in range(len(config.layers))])
+        super().__init__([_PagedStore(self, i) for i in range(len(config.layers))], config)
         for block in shared:
             pool.share(block)
         self.length = len(shared) * pool.block_size

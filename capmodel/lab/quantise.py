@@ -138,7 +138,7 @@ def quantised_cache(config: ToyConfig, scheme: Scheme, group: int = GROUP) -> KV
                 f"Got a {type(layer).__name__} layer with window "
                 f"{getattr(layer, 'window', None)}, but expected full softmax attention"
             )
-    return KVCache([QuantisedStore(scheme, group) for _ in config.layers])
+    return KVCache([QuantisedStore(scheme, group) for _ in config.layers], config)
 
 
 def _positive(scale: Array) -> Array:

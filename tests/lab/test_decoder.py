@@ -167,3 +167,13 @@ def test_nothing_to_generate_is_refused() -> None:
         decoder.generate([[1]], 0)
     with pytest.raises(ValueError, match="Got dtype 'float16'"):
         ToyDecoder.random(make_config("gqa"), dtype="float16")
+
+
+@pytest.mark.parametrize(("mine", "other"), [("gqa", "mla"), ("mla", "gqa"), ("mha", "sliding")])
+def test_a_cache_of_another_decoder_is_refused_even_while_empty(mine: str, other: str) -> None:
+    decoder = ToyDecoder.random(make_config(mine), 0)
+    foreign = ToyDecoder.random(make_config(other), 0).new_cache()
+    longer = ToyDecoder.random(make_config(mine, n_layers=3), 0).new_cache()
+    for cache in (foreign, longer):
+        with pytest.raises(ValueError, match=r"Got a cache of \d layers made for another decoder"):
+            decoder.forward([1, 2, 3], cache)
