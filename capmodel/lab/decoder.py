@@ -53,8 +53,8 @@ class ToyDecoder:
 
         With a cache the tokens follow what it holds (prefill: many; decode: one) and are added
         to it; without one they are the whole sequence. last_only: logits of the last token only.
-        Raises ValueError for tokens outside the vocabulary or of another shape, and for a cache made
-        for another decoder.
+        Raises ValueError for tokens outside the vocabulary or of another shape, and for a cache
+        made for another decoder.
         """
         ids = self._checked(tokens)
         if cache is not None:
