@@ -159,8 +159,8 @@ class Calibration:
         roofline = self.estimator.physics.roofline
         level, known = self._standing(chosen, card.name, shape.name, weight, cache, tp)
         correction = None
-        if method == "regressor" and len(level) == 2:
-            correction = self.estimator.correction.corrections_.get((level[0], level[1]))
+        if method == "regressor":
+            correction = self.estimator.local(level, card.name)
         own = self.coverage.get((level[0], level[1])) if len(level) == 2 else None
         lacks = own.lacks(shape.name, weight, cache, tp) if own is not None else ()
         factors = self.intervals.log_factors(level, known, method) if self.intervals else ()

@@ -4,21 +4,28 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from capmodel.estimators import Corrected, Roofline
+from capmodel.pooling import SharedCorrection
 from capmodel.regressor import COORDINATES, LocalCorrection, TrafficRegressor
 from capmodel.roofline import NAMES, RooflineCoefficients, RooflineRegressor
+
+Array = npt.NDArray[np.float64]
 
 
 def estimator_to_dict(estimator: Corrected) -> dict[str, Any]:
     """Terms, coordinates, coefficients by level and corrections by engine and GPU."""
     roofline = estimator.physics.roofline.coefficients_
-    corrections = estimator.correction.corrections_
+    shared = estimator.shared
+    corrections = {} if shared is not None else estimator.correction.corrections_
+    found = {} if shared is None else {"shared": _shared_entry(shared)}
     return {
         "terms": list(NAMES),
         "coordinates": list(COORDINATES),
         "levels": [_level_entry(key, fit) for key, fit in roofline.items()],
         "corrections": [_correction_entry(key, own) for key, own in corrections.items()],
+        **found,
     }
 
 
@@ -46,16 +53,38 @@ def estimator_from_dict(content: dict[str, Any]) -> Corrected:
         raise ValueError("the pooled level is missing")
     correction = TrafficRegressor()
     for entry in content["corrections"]:
-        landmarks = np.array(entry["landmarks"], dtype=float)
+        landmarks = _landmarks(entry["landmarks"])
         weights = np.array(_numbers(entry["weights"], len(landmarks)))
-        if landmarks.ndim != 2 or landmarks.shape[1] != len(COORDINATES):
-            raise ValueError("landmarks do not have the coordinates' width")
         pair = (str(entry["engine"]), str(entry["gpu"]))
         low, high = _numbers(entry["range"], 2)
         correction.corrections_[pair] = LocalCorrection(
             landmarks, weights, int(entry["rows"]), low, high
         )
-    return Corrected(physics=Roofline(roofline=roofline), correction=correction)
+    shared = _shared_from(content["shared"]) if content.get("shared") is not None else None
+    if shared is not None:
+        for key in roofline.coefficients_:
+            if len(key) == 2:
+                correction.corrections_[key[0], key[1]] = shared.local(key[0], key[1])
+    return Corrected(physics=Roofline(roofline=roofline), correction=correction, shared=shared)
+
+
+def _shared_from(entry: dict[str, Any]) -> SharedCorrection:
+    landmarks = _landmarks(entry["landmarks"])
+    names = [np.array(list(map(str, entry[name]))) for name in ("engines", "gpus", "versions")]
+    if any(len(own) != len(landmarks) for own in names):
+        raise ValueError("engines, gpus and versions do not go with the landmarks")
+    weights = np.array(_numbers(entry["weights"], len(landmarks)))
+    low, high = _numbers(entry["range"], 2)
+    return SharedCorrection(landmarks, weights, names[0], names[1], names[2], low, high)
+
+
+def _landmarks(values: Any) -> Array:
+    landmarks = np.array(values, dtype=float)
+    if landmarks.ndim != 2 or landmarks.shape[1] != len(COORDINATES):
+        raise ValueError("landmarks do not have the coordinates' width")
+    if not np.isfinite(landmarks).all():
+        raise ValueError("landmarks are not all finite")
+    return landmarks
 
 
 def _numbers(values: Iterable[Any], n: int) -> tuple[float, ...]:
@@ -79,9 +108,22 @@ def _correction_entry(key: tuple[str, str], own: LocalCorrection) -> dict[str, A
     return {
         "engine": key[0], "gpu": key[1], "rows": own.n_rows,
         "range": [rounded(own.low), rounded(own.high)],
+        **_expansion(own),
+    }  # fmt: skip
+
+
+def _shared_entry(own: SharedCorrection) -> dict[str, Any]:
+    return {
+        "range": [rounded(own.low), rounded(own.high)], "engines": own.engines.tolist(),
+        "gpus": own.gpus.tolist(), "versions": own.versions.tolist(), **_expansion(own),
+    }  # fmt: skip
+
+
+def _expansion(own: LocalCorrection | SharedCorrection) -> dict[str, Any]:
+    return {
         "landmarks": [[round(float(v), 6) for v in row] for row in own.landmarks],
         "weights": [rounded(value) for value in own.weights],
-    }  # fmt: skip
+    }
 
 
 def rounded(value: float) -> float:

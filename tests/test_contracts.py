@@ -34,7 +34,7 @@ FLOORS = (
     {"features", "traffic"},
     {"quality", "roofline", "regressor", "splits", "baselines", "steptime", "coverage", "profile",
      "saturation", "ceiling"},
-    {"conformal", "estimators", "evaluation", "adaptation", "suggestion",
+    {"conformal", "estimators", "evaluation", "adaptation", "suggestion", "pooling",
      "identifiability", "estimator_values"},
     {"intervals", "calibration", "prediction"},
     {"workload", "simulation", "planner", "costs"},
@@ -45,7 +45,7 @@ FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in room
 # The decoder lab stands apart: it may use what a model is made of, and the top may show it.
 LAB, LAB_MAY_USE, LAB_SHOWN_BY = "lab", 2, 8
 FACES = FLOORS[9]
-FITTERS = {"roofline", "regressor", "baselines", "estimators", "evaluation"}
+FITTERS = {"roofline", "regressor", "pooling", "baselines", "estimators", "evaluation"}
 # Upward, inside a function: INTERFACES promises `Plan.write_pdf`; the report reads its dict alone.
 UPWARD = {("planner/result.py", "report")}
 
