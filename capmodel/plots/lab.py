@@ -18,18 +18,14 @@ def draw_perplexity(
 ) -> Axes:
     """Perplexity change [%] against bytes kept [share of a 16-bit cache], a mark a treatment.
 
-    Quantised caches are marks by format, evicted ones lines by policy with the interval as a bar.
+    Quantised caches are marks by format, evicted ones lines by policy; both have their interval as
+    a bar, those of several policies side by side.
     `codings` add the 16-bit cache as zstd leaves it in the better layout, at no change.
     """
     _draw(axes, outcomes, lambda o: 100 * o.change)
+    _bars(axes, [o for o in outcomes if o.family == "quantised"], MUTED)
     for index, (_, own) in enumerate(_policies(outcomes)):
-        axes.vlines(
-            [o.bytes_share for o in own],
-            [100 * o.change_low for o in own],
-            [100 * o.change_high for o in own],
-            color=PALETTE[index % len(PALETTE)],
-            linewidth=0.8,
-        )
+        _bars(axes, own, PALETTE[index % len(PALETTE)], aside=1.03 ** (index - 1.5))
     for coding in codings:
         if coding.dtype in ("bf16", "fp16"):
             share = 1 / max(coding.zstd, coding.zstd_planes)
@@ -52,7 +48,7 @@ def draw_perplexity(
     axes.set_yticks([tick for tick in (-0.1, 0, 0.1, 1, 10, 100) if tick < 1.3 * max(high, 1.0)])
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_ylabel("Perplexity change on held-out text [%]")
+    axes.set_ylabel("Perplexity change on held-out text [%], log from ±0.1")
     return axes
 
 
@@ -62,6 +58,16 @@ def draw_retrieval(axes: Axes, outcomes: Sequence[Outcome]) -> Axes:
     axes.set_ylim(-4, 104)
     axes.set_ylabel("Questions about far-back facts answered [%]")
     return axes
+
+
+def _bars(axes: Axes, outcomes: Sequence[Outcome], colour: str, aside: float = 1.0) -> None:
+    axes.vlines(
+        [o.bytes_share * aside for o in outcomes],
+        [100 * o.change_low for o in outcomes],
+        [100 * o.change_high for o in outcomes],
+        color=colour,
+        linewidth=0.8,
+    )
 
 
 def _draw(axes: Axes, outcomes: Sequence[Outcome], y: Callable[[Outcome], float]) -> None:
