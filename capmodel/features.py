@@ -155,16 +155,15 @@ def _evaluate(
     peak = peaks[codes]
 
     dense = spread([t.dense_bytes for t in traffic])
-    touched, chosen = _expert_bytes(
-        traffic, codes, np.minimum(batch, _column(runs, "distinct_prompts", np.inf))
-    )
+    distinct = np.minimum(batch, _column(runs, "distinct_prompts", np.inf))
+    touched, chosen = _expert_bytes(traffic, codes, distinct)
     kv_read = sequences * (
         _growth([t.kv_read for t in traffic], codes, context)
         + spread([t.kv_fixed_read for t in traffic])
     )
     attention = _growth([t.attention_flop for t in traffic], codes, context)
     flop = sequences * (spread([t.flop_per_token for t in traffic]) + attention)
-    prefill_tokens, passes, prompt = _prefill(runs, batch)
+    prefill_tokens, passes, prompt, starts = _prefill(runs, batch)
     prefill_flop = prefill_tokens * (
         spread([t.prefill_flop_per_token for t in traffic])
         + spread([t.prefill_attention_flop for t in traffic]) * prompt
@@ -174,6 +173,11 @@ def _evaluate(
     in_pass, _ = _expert_bytes(
         traffic, codes, np.minimum(_column(runs, "prefill_chunk", 1.0), prompt)
     )
+    # Prompts that go through beside decoding touch experts together with it, in the steps that
+    # hold any; in passes of their own they touch theirs again.
+    share = prefill_tokens / np.maximum(starts, 1e-12) * (distinct / np.maximum(batch, 1e-12))
+    beside, _ = _expert_bytes(traffic, codes, distinct + np.where(passes > 0, 0.0, share))
+    touched = touched + starts * (beside - touched)
     weight_read = dense + touched + passes * (dense + in_pass)
     reduce_bytes = spread([t.all_reduce_bytes for t in traffic]) * (sequences + prefill_tokens)
     reduce_s = np.nan_to_num(reduce_bytes / link)
@@ -248,15 +252,17 @@ def _expert_bytes(
     return touched, least
 
 
-def _prefill(runs: pd.DataFrame, batch: Array) -> tuple[Array, Array, Array]:
-    """Prompt tokens and weight passes per decode step, and the prompt length [tokens].
+def _prefill(runs: pd.DataFrame, batch: Array) -> tuple[Array, Array, Array, Array]:
+    """Prompt tokens and weight passes per decode step, prompt length [tokens], share of starts.
 
     In a static batch, and in a steady closed loop, each sequence's prompt is processed once per
     `output_len` steps. With `prefill_chunk` the prompt goes through in passes of that many
-    tokens, spread over the pp stages.
+    tokens, spread over the pp stages. Requests of a static batch begin together, once in
+    `output_len` steps; those of a closed loop one by one, in `batch` steps of as many.
     """
     if "input_len" not in runs or "output_len" not in runs:
-        return np.zeros(len(runs)), np.zeros(len(runs)), np.zeros(len(runs))
+        none = np.zeros(len(runs))
+        return none, none, none, none
     prompt = _column(runs, "input_len", 0.0)
     output = _column(runs, "output_len", 1.0)
     definition = runs.get("step_time_definition", pd.Series("decode_step", index=runs.index))
@@ -265,7 +271,9 @@ def _prefill(runs: pd.DataFrame, batch: Array) -> tuple[Array, Array, Array]:
     chunk = _column(runs, "prefill_chunk", np.inf)
     chunked = inside & np.isfinite(chunk)
     passes = np.where(chunked, np.ceil(prompt / chunk) / output / _column(runs, "pp", 1.0), 0.0)
-    return tokens, passes, prompt
+    together = (definition == "e2e_over_output").to_numpy()
+    starts = np.where(inside, np.minimum(np.where(together, 1.0, batch) / output, 1.0), 0.0)
+    return tokens, passes, prompt, starts
 
 
 def _column(runs: pd.DataFrame, name: str, absent: float) -> Array:

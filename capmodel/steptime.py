@@ -27,6 +27,7 @@ _SEQUENCES, _SINGLE, _CONTEXT, _PREFILL = (
 class FamilyCost:
     """Seconds of one family of terms: fixed, per sequence, per prompt token, growing with tokens.
 
+    start_s: [s] where prompts begin; a step with a part of one prompt bears that part of it.
     growth: [s] per sequence and cached token, each up to its limit. experts: (log share of
     experts one token leaves untouched, [s] to read all) of each kind of MoE layer.
     prompt_s: [s] per prompt token and token of the prompt it belongs to.
@@ -37,6 +38,7 @@ class FamilyCost:
     sequence_s: float = 0.0
     prefill_s: float = 0.0
     prompt_s: float = 0.0
+    start_s: float = 0.0
     growth: tuple[Growth, ...] = ()
     experts: tuple[tuple[float, float], ...] = ()
 
@@ -162,6 +164,8 @@ class StepTime:
         for cost in self.costs:
             value = cost.fixed_s + share * cost.sequence_s
             value = value + prefill_tokens * (cost.prefill_s + cost.prompt_s * prompt_len)
+            if cost.start_s:
+                value = value + cost.start_s * _started(prefill_tokens, prompt_len)
             for growth in cost.growth:
                 value = value + share * growth.slope * np.minimum(context_len, growth.limit)
             for missed, seconds in cost.experts:
@@ -222,11 +226,20 @@ def _cost_of_one(
 ) -> float:  # fmt: skip
     total = cost.fixed_s + share * cost.sequence_s
     total += prefill * (cost.prefill_s + cost.prompt_s * prompt_len)
+    if cost.start_s and prompt_len > 0:
+        total += cost.start_s * min(prefill / prompt_len, 1.0)
     for growth in cost.growth:
         total += share * growth.slope * min(context_len, growth.limit)
     for missed, seconds in cost.experts:
         total -= seconds * math.expm1(missed * (batch + prefill))
     return total
+
+
+def _started(prefill_tokens: Number, prompt_len: Number) -> Array:
+    """Share of a start that falls into a step; prompts that go through together start once."""
+    length = np.asarray(prompt_len, float)
+    share = np.asarray(prefill_tokens, float) / np.where(length > 0, length, np.inf)
+    return np.asarray(np.minimum(share, 1.0))
 
 
 def monotone(step: StepTime) -> StepTime:
@@ -313,6 +326,7 @@ def build_step_time(
             "prefill",
             prefill_s=c["c_prefill"] * traffic.prefill_flop_per_token / peak,
             prompt_s=c["c_prefill"] * traffic.prefill_attention_flop / peak,
+            start_s=c["c_request"],
         ),
     )
     least = traffic.dense_bytes + sum(e.top_k * e.bytes_each for e in traffic.experts)

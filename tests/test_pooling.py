@@ -92,7 +92,8 @@ def test_a_step_is_what_rows_of_an_untold_version_are_predicted(rows, calibratio
     some = rows.iloc[::29].assign(engine_version="")
     for (_, row), expected in zip(some.iterrows(), calibration.predict(some), strict=True):
         step = calibration.step_time(
-            shape_of_row(row.to_dict()), row["gpu"], tp=int(row["tp"]), weight_dtype=row["weight_dtype"],
+            shape_of_row(row.to_dict()), row["gpu"], tp=int(row["tp"]),
+            weight_dtype=row["weight_dtype"],
             kv_dtype=row["kv_dtype"], engine=row["engine"],
         )  # fmt: skip
         found = step.seconds(float(row["batch_size"]), row["batch_size"] * row["context_len"])
