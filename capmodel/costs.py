@@ -6,12 +6,17 @@ Input, output and cached tokens are priced apart; a blended figure hides which o
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from capmodel.arguments import MOST, Span, number
+from capmodel.arguments import GPUS, MOST, POSITIVE, Span, number
 from capmodel.gpus import Gpu
+from capmodel.words import shown
 
 # $ per million tokens that open-weight APIs asked for in 2026, low and high (issue of the project).
 API_PRICES = (0.07, 0.90)
 _MILLION = 1e6
+_DOLLARS = Span("0 or more dollars an hour (up to 1e18)", 0.0, 1e18)
+_FLOW = Span("0 or more a second (up to 1e18)", 0.0, 1e18)
+_API = Span("dollars per million tokens, above 0 (up to 1e12)", 0.0, MOST, open_low=True)
+_PART = Span("a fraction between 0 and 1", 0.0, 1.0)
 PRICE = Span("dollars per GPU-hour, 0 or more (up to 1e12)", 0.0, MOST)
 
 
@@ -33,6 +38,8 @@ def gpu_price(gpu: Gpu, price: float | Mapping[str, float] | None = None) -> Pri
     the catalogue's dated range, whose middle is reckoned with. Raises ValueError for prices that
     are missing, negative or not finite.
     """
+    if not isinstance(gpu, Gpu):
+        raise ValueError(f"Got gpu={shown(gpu)}, but expected a Gpu (capmodel.load_gpu)")
     given = price.get(gpu.name, price.get("*")) if isinstance(price, Mapping) else price
     if given is not None:
         dollars = float(number(f"price of {gpu.name}", given, PRICE))
@@ -54,6 +61,10 @@ class TokenRates:
     cached_tok_s: float
     output_tok_s: float
 
+    def __post_init__(self) -> None:
+        for name in ("input_tok_s", "cached_tok_s", "output_tok_s"):
+            number(name, getattr(self, name), _FLOW)
+
 
 @dataclass(frozen=True, slots=True)
 class TokenCosts:
@@ -74,9 +85,11 @@ def token_costs(
     off both others. A kind of which none flow leaves its share to the rest.
     Raises ValueError for shares outside [0, 1].
     """
-    for name, share in (("prefill_share", prefill_share), ("prefix_share", prefix_share)):
-        if not 0 <= share <= 1:
-            raise ValueError(f"Got {name}={share}, but expected a fraction between 0 and 1")
+    dollars_per_hour = number("dollars_per_hour", dollars_per_hour, _DOLLARS)
+    if not isinstance(rates, TokenRates):
+        raise ValueError(f"Got rates={shown(rates)}, but expected TokenRates")
+    prefill_share = number("prefill_share", prefill_share, _PART)
+    prefix_share = number("prefix_share", prefix_share, _PART)
     rent = prefix_share if rates.cached_tok_s > 0 else 0.0
     weights = {
         "input": prefill_share * (1 - rent) if rates.input_tok_s > 0 else 0.0,
@@ -119,10 +132,10 @@ def break_even(
     tokens_per_request: input and output, both at `api_price`. capacity_per_s: what the fleet can
     serve. Raises ValueError for a price or length that is not positive.
     """
-    if not 0 < api_price < float("inf"):
-        raise ValueError(f"Got api_price={api_price}, but expected dollars per million tokens")
-    if not tokens_per_request > 0:
-        raise ValueError(f"Got tokens_per_request={tokens_per_request}, but expected more than 0")
+    api_price = number("api_price", api_price, _API)
+    tokens_per_request = number("tokens_per_request", tokens_per_request, POSITIVE)
+    dollars_per_hour = number("dollars_per_hour", dollars_per_hour, _DOLLARS)
+    capacity_per_s = number("capacity_per_s", capacity_per_s, _FLOW)
     tokens_per_hour = dollars_per_hour / api_price * _MILLION
     rate = tokens_per_hour / tokens_per_request / 3600
     return BreakEven(api_price, rate, tokens_per_hour * 24, rate <= capacity_per_s)
@@ -137,7 +150,11 @@ class Energy:
 
 
 def energy(gpu: Gpu, n_gpus: int, output_tok_s: float) -> Energy | None:
-    """Energy of `n_gpus` at TDP; None where no source gives the TDP."""
+    """Energy of `n_gpus` at TDP; None where no source gives the TDP. Raises ValueError."""
+    if not isinstance(gpu, Gpu):
+        raise ValueError(f"Got gpu={shown(gpu)}, but expected a Gpu (capmodel.load_gpu)")
+    n_gpus = number("n_gpus", n_gpus, GPUS)
+    output_tok_s = number("output_tok_s", output_tok_s, _FLOW)
     if gpu.tdp_w is None:
         return None
     watts = gpu.tdp_w * n_gpus

@@ -138,11 +138,13 @@ def load_curve(
     front = replica.front_end
     fixed = front.fixed_s + front.per_request_s * batch
     schedule = front.steps * step
+    # A fuller batch evens out the prompts that one meets, but never makes a token come sooner.
+    tpot_p95 = step + _unlucky(batch, step, decode, rate, work, peakedness)
     return LoadCurve(
         batch=batch,
         step_s=step_scale * step,
         rate=np.maximum.accumulate(rate) / step_scale,
-        tpot_p95_s=step_scale * (step + _unlucky(batch, step, decode, rate, work, peakedness)),
+        tpot_p95_s=step_scale * np.maximum.accumulate(tpot_p95),
         ttft_s=fixed + step_scale * (schedule + wait + own),
         ttft_p95_s=fixed + step_scale * (schedule + wait_p95 + own_p95),
         front_s=fixed,

@@ -9,19 +9,13 @@ from capmodel.arguments import Span, flag, number, optional
 from capmodel.planner.mix import LengthMix, endless_hits, length_mix
 from capmodel.words import shown
 from capmodel.workload import Fixed, Lengths, Requests, SharedPrefix, Workload, read_trace
+from capmodel.workload.limits import CLIENTS, GAPS, RATE, SEED
 
 _STRETCH = 1500
-# More than any service has; beyond, fleets and draws grow past what can be reckoned with.
-_RATE = Span("requests/s, at least 1e-9 and at most 1,000,000,000", 1e-9, 1e9)
-_CLIENTS = Span("a whole number of clients, 1 to 1,000,000", 1.0, 1e6, whole=True)
 _TOKENS = Span(
     "whole tokens, at least 1 (up to 1e9), or a distribution of capmodel.workload",
     1.0, 1e9, whole=True,
 )  # fmt: skip
-# Gaps of a higher cv are nearly all zero, with one or two that last for years.
-_GAPS = Span("the cv of the gaps between arrivals, 0 to 100", 0.0, 100.0)
-# As many bits as NumPy's generators take up.
-_SEED = Span("a whole number from 0 up (to 2**128)", 0.0, 2.0**128, whole=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,9 +68,9 @@ def demand(
     Raises ValueError for no load, two loads, no lengths, lengths beside a trace, prompts over
     `max_context`, and what `Workload` and `read_trace` refuse.
     """
-    rate = optional("rate", rate, _RATE)
-    concurrency = optional("concurrency", concurrency, _CLIENTS)
-    cv, seed = number("cv", cv, _GAPS), number("seed", seed, _SEED)
+    rate = optional("rate", rate, RATE)
+    concurrency = optional("concurrency", concurrency, CLIENTS)
+    cv, seed = number("cv", cv, GAPS), number("seed", seed, SEED)
     prefix_cache = flag("prefix_cache", prefix_cache)
     if prefix is not None and not isinstance(prefix, SharedPrefix):
         raise ValueError(f"Got prefix={shown(prefix)}, but expected a SharedPrefix, or None")

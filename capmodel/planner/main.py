@@ -5,7 +5,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-from capmodel.arguments import FRACTION, Span, flag, number, optional
+from capmodel.arguments import FRACTION, flag, number, optional
 from capmodel.calibration import load_calibration
 from capmodel.costs import PRICE
 from capmodel.engines import known_engine
@@ -29,13 +29,13 @@ from capmodel.planner.verify import Verified, cover, run_fleet, server_of, verif
 from capmodel.shapes import ModelLike, load_shape
 from capmodel.words import shown
 from capmodel.workload import Lengths, Requests, SharedPrefix, Slo
+from capmodel.workload.limits import PROMISE
 
 # Called with what is being done, how much is done, and all there is.
 Progress = Callable[[str, int, int], None]
 
 # Fleets that are simulated at most to find the cheapest.
 _SIMULATED = 16
-_PROMISE = Span("a positive number of seconds (1e-9 to 1e12), or None", 1e-9, 1e12)
 
 
 def plan(
@@ -85,9 +85,9 @@ def plan(
     """
     shape = load_shape(model, download)
     slo = Slo(
-        optional("slo_ttft_p95", slo_ttft_p95, _PROMISE),
-        optional("slo_tpot_p95", slo_tpot_p95, _PROMISE),
-        optional("slo_e2e_p95", slo_e2e_p95, _PROMISE),
+        optional("slo_ttft_p95", slo_ttft_p95, PROMISE),
+        optional("slo_tpot_p95", slo_tpot_p95, PROMISE),
+        optional("slo_e2e_p95", slo_e2e_p95, PROMISE),
     )
     simulate = flag("simulate", simulate)
     memory_fraction = number("memory_fraction", memory_fraction, FRACTION)

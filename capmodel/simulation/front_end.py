@@ -6,6 +6,12 @@ process with every open stream. None of it is in the step time, all of it is in 
 
 from dataclasses import dataclass
 
+from capmodel.arguments import Span, number
+from capmodel.engines import known_engine
+from capmodel.workload.limits import put
+
+_DELAY = Span("0 or more (up to 1e6)", 0.0, 1e6)
+
 
 @dataclass(frozen=True, slots=True)
 class FrontEnd:
@@ -21,8 +27,7 @@ class FrontEnd:
 
     def __post_init__(self) -> None:
         for name in ("fixed_s", "steps", "per_request_s"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(f"Got {name}={getattr(self, name)}, but expected 0 or more")
+            put(self, **{name: number(name, getattr(self, name), _DELAY)})
 
     def delay_s(self, step_s: float, in_system: float) -> float:
         """Before the scheduler sees it [s]."""
@@ -43,4 +48,4 @@ MEASURED = {
 
 def front_end_of(engine: str | None) -> FrontEnd:
     """The measured front end of `engine`, vLLM's for one that was not measured."""
-    return MEASURED.get((engine or "vllm").lower(), MEASURED["vllm"])
+    return MEASURED.get(known_engine(engine) or "vllm", MEASURED["vllm"])

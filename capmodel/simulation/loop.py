@@ -4,12 +4,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from capmodel.arguments import COUNT, Span, number, optional
 from capmodel.simulation.ledger import Ledger
 from capmodel.simulation.policies import Route, least_loaded
 from capmodel.simulation.records import Simulation, collect
 from capmodel.simulation.replica import Replica
 from capmodel.simulation.server import Server
+from capmodel.workload.limits import function, instance, put
 from capmodel.workload.requests import Requests
+
+REPLICAS = Span(
+    "a whole number of replicas, at least 1 replica (up to 100,000)", 1.0, 1e5, whole=True
+)
+WAIT = Span("0 s or more (up to 1e9)", 0.0, 1e9)
 
 # An arrival event of this version has passed the front end.
 _SEEN = 1
@@ -28,6 +35,16 @@ class PrefillPool:
     transfer_s_per_token: float = 0.0
     transfer_latency_s: float = 0.0
     route: Route = least_loaded
+
+    def __post_init__(self) -> None:
+        instance("server", self.server, Server)
+        put(
+            self,
+            replicas=number("replicas", self.replicas, REPLICAS),
+            transfer_s_per_token=number("transfer_s_per_token", self.transfer_s_per_token, WAIT),
+            transfer_latency_s=number("transfer_latency_s", self.transfer_latency_s, WAIT),
+        )
+        function("route", self.route)
 
     def transfer_s(self, tokens: int) -> float:
         """Time to move the cache of `tokens` tokens [s]."""
@@ -53,11 +70,16 @@ def simulate(
     Deterministic. Raises ValueError for no replicas or clients, and for a request that could
     never fit the pool.
     """
-    if replicas < 1 or (prefill is not None and prefill.replicas < 1):
-        raise ValueError(f"Got replicas={replicas}, but expected at least 1 in each pool")
-    if concurrency is not None and concurrency < 1:
-        raise ValueError(f"Got concurrency={concurrency}, but expected at least 1 client")
-    if prefill is not None and prefill.server.cost != server.cost:
+    instance("requests", requests, Requests)
+    instance("server", server, Server)
+    replicas = number("replicas", replicas, REPLICAS)
+    function("route", route)
+    concurrency = optional("concurrency", concurrency, COUNT)
+    think_s = number("think_s", think_s, WAIT)
+    if prefill is not None and (
+        instance("prefill", prefill, PrefillPool, "a PrefillPool, or None").server.cost
+        != server.cost
+    ):
         raise ValueError("Prefill and decode servers must agree on the cache's block cost")
     ledger = Ledger(requests, server)
     decoders = [Replica(server, ledger, index, False) for index in range(replicas)]

@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from capmodel.arguments import number
+from capmodel.workload.limits import TOKENS
+
 Route = Callable[[int, int, Sequence[int]], int]
 Batching = Callable[[int, int], tuple[int, bool]]
 Order = Callable[[int, int, int], float]
@@ -76,7 +79,8 @@ def power_of_two(prompt: NDArray[np.int64], output: NDArray[np.int64]) -> NDArra
 
 
 def context_limit(max_context: int) -> Reservation:
-    """Contiguous space for the longest context allowed, whatever the request."""
+    """Contiguous space for the longest context allowed, whatever the request. Raises ValueError."""
+    max_context = number("max_context", max_context, TOKENS)
 
     def reserve(prompt: NDArray[np.int64], output: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.maximum(np.full_like(prompt, max_context), prompt + output)

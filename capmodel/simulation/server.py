@@ -6,9 +6,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from capmodel.arguments import COUNT, POSITIVE, Span, flag, number
 from capmodel.kvcache import BlockTable, RequestCost
 from capmodel.simulation import policies
 from capmodel.simulation.front_end import NO_FRONT_END, FrontEnd
+from capmodel.workload.limits import function, instance, put, with_method
+
+_ATTENTION = Span("a positive number of tokens, or inf", 0.0, float("inf"), open_low=True)
 
 
 class StepTimeLike(Protocol):
@@ -87,13 +91,18 @@ class Server:
 
     def __post_init__(self) -> None:
         for name in ("pool_blocks", "max_num_seqs", "max_batched_tokens"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"Got {name}={getattr(self, name)}, but expected at least 1")
-        if not self.attention_tokens > 0 or not self.step_scale > 0:
-            raise ValueError(
-                f"Got attention_tokens={self.attention_tokens}, step_scale={self.step_scale}, but "
-                "expected positive numbers"
-            )
+            put(self, **{name: number(name, getattr(self, name), COUNT)})
+        put(
+            self,
+            attention_tokens=number("attention_tokens", self.attention_tokens, _ATTENTION),
+            step_scale=number("step_scale", self.step_scale, POSITIVE),
+            prefix_cache=flag("prefix_cache", self.prefix_cache),
+        )
+        with_method("step_time", self.step_time, "seconds", "a StepTime")
+        instance("cost", self.cost, RequestCost, "a RequestCost")
+        instance("front_end", self.front_end, FrontEnd, "a FrontEnd")
+        for name in ("batching", "order", "reservation"):
+            function(name, getattr(self, name))
         if self.batching is policies.mixed and self.max_batched_tokens < self.max_num_seqs:
             raise ValueError(
                 f"Got max_batched_tokens={self.max_batched_tokens}, but expected at least "

@@ -9,8 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from capmodel.arguments import number
+from capmodel.simulation.loop import REPLICAS
 from capmodel.simulation.records import ReplicaTotals, Simulation
 from capmodel.simulation.server import Server, growth_of
+from capmodel.workload.limits import TOKENS, instance
 from capmodel.workload.requests import Requests
 
 
@@ -19,6 +22,8 @@ def slots_of(server: Server, max_context: int) -> int:
 
     Raises ValueError when it holds none.
     """
+    instance("server", server, Server)
+    max_context = number("max_context", max_context, TOKENS)
     blocks = server.cost.blocks(max_context)
     slots = min(server.pool_blocks // blocks, server.max_num_seqs)
     if slots < 1:
@@ -38,8 +43,10 @@ def simulate_static(
     waits. First tokens come with the batch's prefill, answers with the batch's end.
     Raises ValueError for no replicas and for requests longer than a slot.
     """
-    if replicas < 1:
-        raise ValueError(f"Got replicas={replicas}, but expected at least 1")
+    instance("requests", requests, Requests)
+    instance("server", server, Server)
+    replicas = number("replicas", replicas, REPLICAS)
+    max_context = number("max_context", max_context, TOKENS)
     requests.check_context(max_context)
     n = len(requests)
     admitted, first, finish = np.zeros(n), np.zeros(n), np.zeros(n)

@@ -8,7 +8,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from capmodel.arguments import SHARE, Span, number
 from capmodel.simulation.records import Simulation
+from capmodel.words import shown
+from capmodel.workload.limits import SEED, function, instance
+
+_LEFT_OUT = Span("a share below 1", 0.0, 1.0, open_high=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +62,9 @@ def summarise(result: Simulation, warmup: float = 0.1, cooldown: float = 0.0) ->
 
     Raises ValueError when nothing is left.
     """
-    n = len(result)
-    if not 0 <= warmup < 1 or not 0 <= cooldown < 1 or warmup + cooldown >= 1:
+    n = len(instance("result", result, Simulation))
+    warmup, cooldown = number("warmup", warmup, _LEFT_OUT), number("cooldown", cooldown, _LEFT_OUT)
+    if warmup + cooldown >= 1:
         raise ValueError(f"Got warmup={warmup}, cooldown={cooldown}, but expected shares below 1")
     keep = slice(int(n * warmup), max(int(n * warmup) + 1, n - int(n * cooldown)))
     span = result.end_s - float(result.arrival_s[0])
@@ -102,7 +108,11 @@ def replicate(
     run: seed -> Summary. Returns one row per figure: `mean low high`; the interval is NaN for
     one replication. Raises ValueError without seeds.
     """
-    table = pd.DataFrame([asdict(run(seed)) for seed in seeds])
+    function("run", run)
+    level = number("level", level, SHARE)
+    if not isinstance(seeds, Iterable) or isinstance(seeds, str | bytes):
+        raise ValueError(f"Got seeds={shown(seeds)}, but expected several whole numbers")
+    table = pd.DataFrame([asdict(run(number("seed", seed, SEED))) for seed in seeds])
     if table.empty:
         raise ValueError("Got no seeds, but expected at least one replication")
     n = len(table)

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from capmodel.arguments import LENGTH, number
 from capmodel.simulation.server import StepTimeLike
+from capmodel.workload.limits import with_method
 
 _BATCHES, _CONTEXTS, _PROMPTS = 18, 14, 8
 
@@ -59,8 +61,8 @@ def tabulated(
     for name, limit in (
         ("most_sequences", most_sequences), ("longest", longest), ("most_prompt", most_prompt)
     ):  # fmt: skip
-        if not limit >= 1:
-            raise ValueError(f"Got {name}={limit}, but expected at least 1")
+        number(name, limit, LENGTH)
+    with_method("step_time", step_time, "seconds", "a StepTime")
     batch = np.concatenate([[0.0], _spaced(1.0, most_sequences, _BATCHES)])
     context = np.concatenate([[0.0], _spaced(16.0, longest, _CONTEXTS)])
     prompt = np.concatenate([[0.0], _spaced(16.0, most_prompt, _PROMPTS)])

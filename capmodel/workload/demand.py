@@ -5,8 +5,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from capmodel.arguments import number, optional
+from capmodel.words import shown
 from capmodel.workload.lengths import Fixed, Lengths
+from capmodel.workload.limits import (
+    CLIENTS,
+    COUNT,
+    GAPS,
+    PART,
+    RATE,
+    TOKENS,
+    generator,
+    instance,
+    put,
+    with_method,
+)
 from capmodel.workload.requests import Requests
+
+LENGTHS_SAID = "a distribution of capmodel.workload, such as Fixed(1000)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +34,12 @@ class SharedPrefix:
     n_prefixes: int = 1
 
     def __post_init__(self) -> None:
-        if self.tokens < 1 or self.n_prefixes < 1:
-            raise ValueError(
-                f"Got tokens={self.tokens}, n_prefixes={self.n_prefixes}, but expected at least 1"
-            )
-        if not 0 <= self.share <= 1:
-            raise ValueError(f"Got share={self.share}, but expected a fraction between 0 and 1")
+        put(
+            self,
+            tokens=number("tokens", self.tokens, TOKENS),
+            share=number("share", self.share, PART),
+            n_prefixes=number("n_prefixes", self.n_prefixes, COUNT),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +59,22 @@ class Workload:
     prefix: SharedPrefix | None = None
 
     def __post_init__(self) -> None:
+        for name in ("prompt", "output"):
+            with_method(name, getattr(self, name), "draw", LENGTHS_SAID)
         if (self.rate is None) == (self.concurrency is None):
             raise ValueError(
-                f"Got rate={self.rate} and concurrency={self.concurrency}, but expected exactly "
-                "one: requests/s that arrive by themselves, or clients that wait for their answer"
+                f"Got rate={shown(self.rate)} and concurrency={shown(self.concurrency)}, but "
+                "expected exactly one: requests/s that arrive by themselves, or clients that wait "
+                "for their answer"
             )
-        if self.rate is not None and not 0 < self.rate < np.inf:
-            raise ValueError(f"Got rate={self.rate}, but expected a positive number of requests/s")
-        if self.concurrency is not None and not 1 <= self.concurrency < np.inf:
-            raise ValueError(f"Got concurrency={self.concurrency}, but expected at least 1 client")
-        if not 0 <= self.cv < np.inf:
-            raise ValueError(f"Got cv={self.cv}, but expected zero or a positive number")
+        put(
+            self,
+            rate=optional("rate", self.rate, RATE),
+            concurrency=optional("concurrency", self.concurrency, CLIENTS),
+            cv=number("cv", self.cv, GAPS),
+        )
+        if self.prefix is not None:
+            instance("prefix", self.prefix, SharedPrefix, "a SharedPrefix, or None")
 
     @classmethod
     def fixed(
@@ -68,9 +89,7 @@ class Workload:
 
     def draw(self, n: int, seed: int | np.random.Generator = 0) -> Requests:
         """`n` requests; the same seed gives the same ones. In a closed loop all arrive at 0."""
-        if n < 1:
-            raise ValueError(f"Got n={n}, but expected at least 1 request")
-        rng = np.random.default_rng(seed)
+        n, rng = number("n", n, COUNT), generator(seed)
         arrivals = np.zeros(n) if self.rate is None else arrival_times(n, self.rate, self.cv, rng)
         prompt = self.prompt.draw(n, rng)
         output = self.output.draw(n, rng)
@@ -84,9 +103,8 @@ def arrival_times(
     n: int, rate: float, cv: float = 1.0, seed: int | np.random.Generator = 0
 ) -> NDArray[np.float64]:
     """`n` arrival times [s] with gamma gaps of mean `1 / rate` and the given cv, shape (n,)."""
-    if not 0 < rate < np.inf:
-        raise ValueError(f"Got rate={rate}, but expected a positive number of requests/s")
-    rng = np.random.default_rng(seed)
+    n, rate = number("n", n, COUNT), number("rate", rate, RATE)
+    cv, rng = number("cv", cv, GAPS), generator(seed)
     if cv < 1e-9:  # 1 / cv**2 has no figure much below
         return np.asarray((np.arange(n) + 1.0) / rate)
     shape = 1.0 / cv**2

@@ -7,7 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from capmodel.arguments import Span, number, optional
+from capmodel.workload.limits import MEAN_TOKENS, SPREAD, TOKENS, put, whole_array
+
 _QUANTILE_POINTS = 4096
+_PART = Span("above 0, at most 1", 0.0, 1.0, open_low=True)
+_RANK = Span("a share between 0 and 1", 0.0, 1.0)
 
 
 class Lengths(Protocol):
@@ -23,7 +28,7 @@ class Fixed:
     tokens: int
 
     def __post_init__(self) -> None:
-        _at_least_one(self.tokens, "length")
+        put(self, tokens=number("tokens", self.tokens, TOKENS))
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """`n` times the same length [tokens]."""
@@ -42,16 +47,16 @@ class Uniform:
     high: int
 
     def __post_init__(self) -> None:
-        _at_least_one(self.low, "low")
+        put(self, low=number("low", self.low, TOKENS), high=number("high", self.high, TOKENS))
         if self.high < self.low:
             raise ValueError(f"Got high={self.high}, but expected at least low={self.low}")
 
     @classmethod
     def around(cls, tokens: int, low_fraction: float) -> "Uniform":
         """From `low_fraction` of `tokens` up to `tokens`. Raises ValueError outside (0, 1]."""
-        if not 0 < low_fraction <= 1:
-            raise ValueError(f"Got low_fraction={low_fraction}, but expected above 0, at most 1")
-        return cls(max(1, round(tokens * low_fraction)), int(tokens))
+        tokens = number("tokens", tokens, TOKENS)
+        low_fraction = number("low_fraction", low_fraction, _PART)
+        return cls(max(1, round(tokens * low_fraction)), tokens)
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """`n` lengths [tokens]."""
@@ -70,21 +75,24 @@ class Lognormal:
     longest: int | None = None
 
     def __post_init__(self) -> None:
-        _at_least_one(self.mean, "mean")
-        if not 0 <= self.cv < np.inf:
-            raise ValueError(f"Got cv={self.cv}, but expected zero or a positive number")
-        if self.longest is not None:
-            _at_least_one(self.longest, "longest")
+        put(
+            self,
+            mean=number("mean", self.mean, MEAN_TOKENS),
+            cv=number("cv", self.cv, SPREAD),
+            longest=optional("longest", self.longest, TOKENS),
+        )
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """`n` lengths [tokens], rounded, at least one."""
         variance = np.log1p(self.cv**2)
         values = np.exp(np.log(self.mean) - variance / 2 + np.sqrt(variance) * rng.normal(size=n))
-        top = np.inf if self.longest is None else self.longest
+        # A tail beyond what any request has would pass every limit downstream.
+        top = TOKENS.high if self.longest is None else self.longest
         return np.clip(np.rint(values), 1, top).astype(np.int64)
 
     def quantile(self, q: float) -> float:
-        """Length [tokens] that a share `q` of requests does not exceed."""
+        """Length [tokens] that a share `q` of requests does not exceed. Raises ValueError."""
+        q = number("q", q, _RANK)
         variance = np.log1p(self.cv**2)
         value = np.exp(np.log(self.mean) - variance / 2 + np.sqrt(variance) * ndtri(q))
         return float(value if self.longest is None else min(value, self.longest))
@@ -100,9 +108,9 @@ class Empirical:
     values: tuple[int, ...] = field(repr=False)
 
     def __post_init__(self) -> None:
+        put(self, values=tuple(lengths_array(self.values, "lengths").tolist()))
         if not self.values:
             raise ValueError("Got no lengths, but expected at least one to draw from")
-        lengths_array(self.values, "lengths")
 
     @classmethod
     def of(cls, values: ArrayLike) -> "Empirical":
@@ -120,14 +128,7 @@ class Empirical:
 
 def lengths_array(values: ArrayLike, name: str) -> NDArray[np.int64]:
     """Lengths as whole numbers, one dimension. Raises ValueError naming the first bad one."""
-    array = np.atleast_1d(np.asarray(values, dtype=float))
-    bad = ~np.isfinite(array) | (array < 1) | (array != np.floor(array))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise ValueError(f"Got {name}[{row}]={array[row]:g}, but expected whole tokens, at least 1")
-    return array.astype(np.int64)
-
-
-def _at_least_one(value: float, name: str) -> None:
-    if not 1 <= value < np.inf:
-        raise ValueError(f"Got {name}={value}, but expected at least 1 token")
+    found: NDArray[np.int64] = whole_array(
+        name, values, "whole tokens, at least 1", TOKENS.low, TOKENS.high
+    )
+    return found

@@ -5,7 +5,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from capmodel.arguments import Span, number, optional, text
 from capmodel.workload.lengths import lengths_array
+from capmodel.workload.limits import COUNT, PART, RATE, TOKENS, put, seconds_array, whole_array
+
+_BLOCK = Span(
+    "the tokens that a prefix id stands for (0 where there are none)", 0.0, 1e9, whole=True
+)
+_PLACE = Span("the place of a request, a whole number from 0", 0.0, 1e12, whole=True)
+# Later than any trace lasts: 30,000 years.
+_LATEST = 1e12
 
 
 def _empty() -> NDArray[np.int64]:
@@ -33,26 +42,45 @@ class Requests:
     name: str = "requests"
 
     def __post_init__(self) -> None:
+        text("name", self.name, "a name for these requests")
+        put(self, arrival_s=seconds_array("arrival_s", self.arrival_s, "seconds from the start"))
         n = len(self.arrival_s)
         if n == 0:
             raise ValueError(f"Got {self.name} without a request, but expected at least one")
+        for name in ("prompt_tokens", "output_tokens"):
+            put(self, **{name: lengths_array(getattr(self, name), name)})
         if len(self.prompt_tokens) != n or len(self.output_tokens) != n:
             raise ValueError(
                 f"Got {n} arrivals, {len(self.prompt_tokens)} prompts and "
                 f"{len(self.output_tokens)} outputs, but expected as many of each"
             )
-        for name in ("prompt_tokens", "output_tokens"):
-            object.__setattr__(self, name, lengths_array(getattr(self, name), name))
         _check_arrivals(self.arrival_s, self.name)
-        if len(self.prefix_offsets) not in (0, n + 1):
-            raise ValueError(f"Got {len(self.prefix_offsets)} prefix offsets, but expected {n + 1}")
-        if len(self.prefix_ids) and self.prefix_block < 1:
-            raise ValueError(
-                "Got prefix ids, but expected prefix_block, the tokens each stands for"
-            )
+        self._check_prefixes(n)
 
     def __len__(self) -> int:
         return len(self.arrival_s)
+
+    def _check_prefixes(self, n: int) -> None:
+        most = float(2**62)
+        ids = whole_array("prefix_ids", self.prefix_ids, "whole numbers from 0", 0, most)
+        offsets = whole_array(
+            "prefix_offsets", self.prefix_offsets, "places in prefix_ids", 0, len(ids)
+        )
+        block = number("prefix_block", self.prefix_block, _BLOCK)
+        put(self, prefix_ids=ids, prefix_offsets=offsets, prefix_block=block)
+        if len(offsets) not in (0, n + 1):
+            raise ValueError(f"Got {len(offsets)} prefix offsets, but expected {n + 1}")
+        if len(ids) and not len(offsets):
+            raise ValueError("Got prefix ids without prefix_offsets, but expected where each")
+        if len(offsets) and (offsets[0] or offsets[-1] != len(ids) or (np.diff(offsets) < 0).any()):
+            raise ValueError(
+                f"Got prefix_offsets that fall or end elsewhere, but expected a rise from 0 to "
+                f"{len(ids)}, the number of prefix_ids"
+            )
+        if len(ids) and block < 1:
+            raise ValueError(
+                "Got prefix ids, but expected prefix_block, the tokens each stands for"
+            )
 
     @property
     def duration_s(self) -> float:
@@ -75,10 +103,20 @@ class Requests:
 
     def head(self, n: int) -> "Requests":
         """The first `n` requests."""
-        return self.window(0, min(n, len(self)))
+        return self.window(0, min(number("n", n, COUNT), len(self)))
 
     def window(self, start: int, stop: int) -> "Requests":
-        """Requests `start` to `stop` (not included), the first of them at 0 s."""
+        """Requests `start` to `stop` (not included), the first of them at 0 s.
+
+        Raises ValueError where there is none of them.
+        """
+        start, stop = number("start", start, _PLACE), number("stop", stop, _PLACE)
+        stop = min(stop, len(self))
+        if start >= stop:
+            raise ValueError(
+                f"Got start={start}, stop={stop}, but expected start below stop and below "
+                f"{len(self)}, the number of requests"
+            )
         offsets = self.prefix_offsets[start : stop + 1]
         ids = self.prefix_ids[offsets[0] : offsets[-1]] if len(offsets) else self.prefix_ids
         return replace(
@@ -92,8 +130,7 @@ class Requests:
 
     def at_rate(self, rate: float) -> "Requests":
         """The same requests with time stretched so that `rate` arrive per second."""
-        if not 0 < rate < np.inf:
-            raise ValueError(f"Got rate={rate}, but expected a positive number of requests/s")
+        rate = number("rate", rate, RATE)
         if not np.isfinite(self.rate):
             raise ValueError(
                 f"All arrivals of {self.name} fall on one moment; draw new ones instead"
@@ -111,6 +148,8 @@ class Requests:
         Raises ValueError where they are more than the share `most_refused`: then the model is
         the wrong one for them.
         """
+        max_context = optional("max_context", max_context, TOKENS)
+        most_refused = number("most_refused", most_refused, PART)
         if max_context is None:
             return self
         keep = self.prompt_tokens + self.output_tokens <= max_context
@@ -135,6 +174,7 @@ class Requests:
 
     def check_context(self, max_context: int | None) -> None:
         """Raises ValueError when prompt + output passes `max_context` [tokens]; None = no limit."""
+        max_context = optional("max_context", max_context, TOKENS)
         if max_context is None:
             return
         total = self.prompt_tokens + self.output_tokens
@@ -149,11 +189,12 @@ class Requests:
 
 
 def _check_arrivals(arrival_s: NDArray[np.float64], name: str) -> None:
-    bad = ~np.isfinite(arrival_s) | (arrival_s < 0)
+    bad = ~((arrival_s >= 0) & (arrival_s <= _LATEST))
     if bad.any():
         row = int(np.argmax(bad))
         raise ValueError(
-            f"Got arrival_s[{row}]={arrival_s[row]} in {name}, but expected 0 or later"
+            f"Got arrival_s[{row}]={arrival_s[row]} in {name}, but expected 0 s or later "
+            f"(up to {_LATEST:g})"
         )
     back = np.diff(arrival_s) < 0
     if back.any():

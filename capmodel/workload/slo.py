@@ -2,6 +2,13 @@
 
 from dataclasses import dataclass
 
+from capmodel.arguments import Span, number, optional
+from capmodel.workload.limits import PROMISE, put
+
+_PERCENTILE = Span(
+    "one between 0 and 100, both left out", 0.0, 100.0, open_low=True, open_high=True
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Slo:
@@ -19,11 +26,8 @@ class Slo:
 
     def __post_init__(self) -> None:
         for name in ("ttft_s", "tpot_s", "e2e_s"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise ValueError(f"Got {name}={value}, but expected a positive number of seconds")
-        if not 0 < self.percentile < 100:
-            raise ValueError(f"Got percentile={self.percentile}, but expected between 0 and 100")
+            put(self, **{name: optional(name, getattr(self, name), PROMISE)})
+        put(self, percentile=number("percentile", self.percentile, _PERCENTILE))
 
     def missed(self, ttft_s: float, tpot_s: float, e2e_s: float = 0.0) -> tuple[str, ...]:
         """Names of the limits that these values at the percentile pass [s]; NaN passes them all."""

@@ -5,12 +5,13 @@ Recognised by content, not by file name. Readers only map columns.
 
 import io
 import json
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from capmodel.words import one_line
+from capmodel.words import one_line, shown
 from capmodel.workload.requests import Requests
 
 AZURE_VARIABLE_MAP = {
@@ -28,13 +29,15 @@ PLAIN_COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens")
 MOONCAKE_BLOCK = 512  # tokens per hash id, as the trace's authors state
 
 
-def read_trace(path: str | Path) -> Requests:
+def read_trace(path: str | PathLike[str]) -> Requests:
     """Requests of the trace at `path`; arrivals count from the first one [s].
 
     Formats: Azure's LLM inference trace CSV (`TIMESTAMP, ContextTokens, GeneratedTokens`),
     Mooncake's JSON lines (with prefix ids), or CSV with `arrival_s, prompt_tokens,
     output_tokens`. Raises ValueError for anything else, naming the file and the row.
     """
+    if not isinstance(path, str | PathLike) or not str(path).strip():
+        raise ValueError(f"Got path={shown(path)}, but expected that of a trace of requests")
     file, where = Path(path), one_line(path)
     try:
         text = file.read_text(encoding="utf-8-sig")

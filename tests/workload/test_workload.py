@@ -175,7 +175,7 @@ def test_files_that_are_not_there_or_not_text(tmp_path):
         (lambda: Workload.fixed(10, 10, rate=0.0), "rate=0.0"),
         (lambda: Workload.fixed(10, 10, rate=float("nan")), "rate=nan"),
         (lambda: Workload.fixed(10, 10, concurrency=0), "concurrency=0"),
-        (lambda: Workload.fixed(0, 10, rate=1.0), "length=0"),
+        (lambda: Workload.fixed(0, 10, rate=1.0), "tokens=0"),
         (lambda: Workload(Fixed(1), Fixed(1), rate=1.0, cv=-1), "cv=-1"),
         (lambda: Workload.fixed(1, 1, rate=1.0).draw(0), "n=0"),
         (lambda: Lognormal(float("nan"), 1), "mean=nan"),
