@@ -12,6 +12,7 @@ import numpy as np
 
 from capmodel.lab.arithmetic import Array
 from capmodel.lab.config import ToyConfig
+from capmodel.lab.sizes import MOST_TOKENS, named, whole
 from capmodel.shapes.attention import SoftmaxAttention
 
 
@@ -45,16 +46,20 @@ class LayerStore(Protocol):
         ...
 
 
+DTYPES = ("float16", "float32", "float64")
+
+
 class FullStore:
     """Every token, in order, in buffers that double when they are full.
 
-    dtype: element type to round to and keep, None = as the arrays come.
+    dtype: one of DTYPES to round to and keep, None = as the arrays come. Raises ValueError for
+    another.
     """
 
     before_rope = False
 
     def __init__(self, dtype: str | None = None) -> None:
-        self._dtype = dtype
+        self._dtype = None if dtype is None else named("cache dtype", dtype, DTYPES)
         self._buffers: tuple[Array, ...] = ()
         self._length = 0
 
@@ -106,11 +111,8 @@ class WindowStore:
     before_rope = False
 
     def __init__(self, window: int, sink_tokens: int = 0) -> None:
-        if window < 1 or sink_tokens < 0:
-            raise ValueError(
-                f"Got window={window}, sink_tokens={sink_tokens}, but expected at least 1 and 0"
-            )
-        self.window, self.sink_tokens = window, sink_tokens
+        self.window = whole("window", window, 1, MOST_TOKENS)
+        self.sink_tokens = whole("sink_tokens", sink_tokens, 0, MOST_TOKENS)
         self._arrays: tuple[Array, ...] = ()
         self._positions: Array = np.arange(0)
 
@@ -120,30 +122,37 @@ class WindowStore:
         return sum(array.nbytes for array in self._arrays)
 
     def append(self, positions: Array, arrays: tuple[Array, ...]) -> Held:
-        """Return the old and new tokens together, then let go of those no later token sees."""
+        """Return what the new tokens see, old and new, then let go of what no later token sees."""
         if self._arrays:
+            self._keep(self._positions, self._arrays, int(positions[0]))
             joined = zip(self._arrays, arrays, strict=True)
             arrays = tuple(np.concatenate(pair, axis=-2) for pair in joined)
         positions = np.concatenate([self._positions, positions])
-        kept = (positions > positions[-1] - self.window) | (positions < self.sink_tokens)
-        self._arrays = tuple(array[..., kept, :] for array in arrays)
-        self._positions = positions[kept]
+        self._keep(positions, arrays, int(positions[-1]))
         return Held(arrays, positions)
 
     def observe(self, weights: Array) -> None:
         """Nothing to learn from: age alone decides."""
 
+    def _keep(self, positions: Array, arrays: tuple[Array, ...], newest: int) -> None:
+        """Of these tokens those that a token at `newest` sees."""
+        kept = (positions > newest - self.window) | (positions < self.sink_tokens)
+        self._arrays = tuple(array[..., kept, :] for array in arrays)
+        self._positions = positions[kept]
+
 
 class KVCache:
     """One store per layer, and how many tokens each row has seen.
 
-    config: the decoder it is for; None takes any, on the caller's word.
+    config: the decoder it is for; None takes any, on the caller's word. filled_with: rows and
+    dtype of the passes so far.
     """
 
     def __init__(self, layers: Sequence[LayerStore], config: ToyConfig | None = None) -> None:
         self.layers = tuple(layers)
         self.config = config
         self.length = 0
+        self.filled_with: tuple[int, str] | None = None
 
     @classmethod
     def contiguous(cls, config: ToyConfig) -> "KVCache":

@@ -10,10 +10,11 @@ import numpy as np
 
 from capmodel.lab.arithmetic import Array
 from capmodel.lab.cache import FullStore, KVCache
-from capmodel.lab.evict import POLICIES, SINK_TOKENS, evicting_cache, policy_named
+from capmodel.lab.evict import POLICIES, checked_budget, evicting_cache, policy_named
 from capmodel.lab.formats import FORMATS
 from capmodel.lab.language_model import LanguageModel, token_losses
 from capmodel.lab.quantise import GRANULARITIES, GROUP, Scheme, quantised_cache
+from capmodel.lab.sizes import MOST_ROWS, whole
 from capmodel.lab.threads import one_thread
 
 BUDGETS = (128, 64, 32, 16)
@@ -113,15 +114,13 @@ def measure(
 ) -> Iterator[Outcome]:
     """Outcomes of `chosen`, one by one, against a full float32 cache measured first.
 
-    Raises ValueError for a budget below what eviction needs or above the rows' length.
+    Raises ValueError for a budget below what eviction needs or above the rows' length, and for
+    fewer than two rows of text, whose spread nobody knows.
     """
-    least, most = SINK_TOKENS + 2, model.context
     for treatment in chosen:
-        if treatment.budget is not None and not least <= treatment.budget <= most:
-            raise ValueError(
-                f"Got budget={treatment.budget}, but expected {least} to {most} tokens: "
-                f"{SINK_TOKENS} sinks and two more, and no more than a row of the exam has"
-            )
+        if treatment.policy is not None:
+            checked_budget(treatment.budget, model.context)
+    text_rows = whole("text_rows", text_rows, 2, MOST_ROWS)
     exam = Exam.of(model, text_rows, question_rows, seed)
     return _measured(model, chosen, exam, seed)
 

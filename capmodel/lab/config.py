@@ -2,8 +2,13 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from capmodel.arguments import POSITIVE, flag, number
+from capmodel.lab.sizes import MOST_LAYERS, whole
 from capmodel.shapes.attention import LatentAttention, SoftmaxAttention
 from capmodel.shapes.model import DenseMlp, LayerGroup, ModelShape
+from capmodel.words import shown
 
 KINDS = ("mha", "gqa", "mqa", "mla", "sliding", "sinks")
 
@@ -29,6 +34,11 @@ class ToyConfig:
         for name in ("hidden_size", "vocab_size", "intermediate"):
             _at_least(name, getattr(self, name), 1)
         _at_least("sink_tokens", self.sink_tokens, 0)
+        for name in ("rope_base", "norm_eps"):
+            number(name, getattr(self, name), POSITIVE)
+        flag("tied_embeddings", self.tied_embeddings)
+        if not isinstance(self.layers, tuple):
+            raise ValueError(f"Got layers of {type(self.layers).__name__}, but expected a tuple")
         if not self.layers:
             raise ValueError("Got no layers, but expected at least one attention layer")
         for layer in self.layers:
@@ -85,6 +95,7 @@ def make_config(
     """
     if kind not in KINDS:
         raise ValueError(f"Got attention kind {kind!r}, but expected one of {', '.join(KINDS)}")
+    n_layers = whole("n_layers", n_layers, 1, MOST_LAYERS)
     v_dim = head_dim if v_head_dim is None else v_head_dim
     full: SoftmaxAttention | LatentAttention
     if kind == "mla":
@@ -112,11 +123,8 @@ def _check_softmax(layer: SoftmaxAttention) -> None:
             f"Got n_kv_heads={layer.n_kv_heads}, but expected a divisor of n_heads={layer.n_heads}"
         )
     _even("head_dim", layer.head_dim)
-    if layer.window is not None and layer.window < 1:
-        raise ValueError(
-            f"Got window={layer.window}, but expected at least 1 token (the current one); "
-            "leave it None for full attention"
-        )
+    if layer.window is not None:
+        _at_least("window", layer.window, 1, " (the current token); None is full attention")
     unsupported = {
         "chunk": layer.chunk is not None,
         "k_eq_v": layer.k_eq_v,
@@ -149,6 +157,8 @@ def _even(name: str, value: int) -> None:
         raise ValueError(f"Got {name}={value}, but expected an even number: RoPE turns pairs")
 
 
-def _at_least(name: str, value: int, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"Got {name}={value!r}, but expected a whole number of at least {least}")
+def _at_least(name: str, value: object, least: int, remedy: str = "") -> None:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise ValueError(
+            f"Got {name}={shown(value)}, but expected a whole number of at least {least}{remedy}"
+        )

@@ -11,6 +11,7 @@ from capmodel.lab.cache import KVCache, LayerStore
 from capmodel.lab.config import ToyConfig
 from capmodel.lab.counters import Counters
 from capmodel.lab.parameters import LatentWeights, LayerWeights, Parameters, make_parameters
+from capmodel.lab.sizes import MOST_NEW, whole
 from capmodel.shapes.attention import LatentAttention, SoftmaxAttention
 
 
@@ -54,11 +55,11 @@ class ToyDecoder:
         With a cache the tokens follow what it holds (prefill: many; decode: one) and are added
         to it; without one they are the whole sequence. last_only: logits of the last token only.
         Raises ValueError for tokens outside the vocabulary or of another shape, and for a cache
-        made for another decoder.
+        made for another decoder or filled with other rows.
         """
         ids = self._checked(tokens)
         if cache is not None:
-            self._check_own(cache)
+            self._check_own(cache, ids.shape[0])
         start = cache.length if cache is not None else 0
         run = Pass(
             np.arange(start, start + ids.shape[1]),
@@ -88,12 +89,11 @@ class ToyDecoder:
         cache: KVCache | None = None,
         counters: Counters | None = None,
     ) -> Array:
-        """Greedy continuation [batch, n_new] of `prompt` [batch, tokens]; n_new at least 1.
+        """Greedy continuation [batch, n_new] of `prompt` [batch, tokens]; n_new from 1 up.
 
         Without a cache every step recomputes the whole sequence so far.
         """
-        if n_new < 1:
-            raise ValueError(f"Got n_new={n_new}, but expected at least 1 token to generate")
+        n_new = whole("n_new", n_new, 1, MOST_NEW)
         ids = self._checked(prompt)
         out: list[Array] = []
         step = ids
@@ -103,16 +103,28 @@ class ToyDecoder:
             step = new if cache is not None else np.concatenate([ids, *out], axis=1)
         return np.concatenate(out, axis=1)
 
-    def _check_own(self, cache: KVCache) -> None:
+    def _check_own(self, cache: KVCache, rows: int) -> None:
         own = cache.config is None or cache.config.layers == self.config.layers
         if not own or len(cache.layers) != len(self.config.layers):
             raise ValueError(
                 f"Got a cache of {len(cache.layers)} layers made for another decoder, but expected "
                 f"one for the {len(self.config.layers)} layers of this one: use its new_cache()"
             )
+        filled = (rows, str(self.parameters.dtype))
+        if cache.length and cache.filled_with not in (None, filled):
+            raise ValueError(
+                "Got {} rows in {} for a cache filled with {} rows in {}, but expected the "
+                "same; use a new_cache()".format(*filled, *cache.filled_with)
+            )
+        cache.filled_with = filled
 
     def _checked(self, tokens: ArrayLike) -> Array:
-        ids = np.atleast_2d(np.asarray(tokens))
+        try:
+            ids = np.atleast_2d(np.asarray(tokens))
+        except ValueError:
+            raise ValueError(
+                "Got rows of unequal lengths, but expected whole numbers of shape [batch, tokens]"
+            ) from None
         if ids.ndim != 2 or ids.size == 0 or not np.issubdtype(ids.dtype, np.integer):
             raise ValueError(
                 f"Got tokens of shape {np.shape(tokens)} and dtype {ids.dtype}, but expected "

@@ -11,6 +11,7 @@ import numpy as np
 from capmodel.lab.arithmetic import Array
 from capmodel.lab.cache import Held, KVCache
 from capmodel.lab.config import ToyConfig
+from capmodel.lab.sizes import MOST_TOKENS, named, seeded, whole
 from capmodel.shapes.attention import SoftmaxAttention
 
 SINK_TOKENS = 4
@@ -54,16 +55,11 @@ class EvictingStore:
     before_rope = False
 
     def __init__(self, policy: Policy, budget: int, seed: int = 0) -> None:
-        if budget < SINK_TOKENS + 2:
-            raise ValueError(
-                f"Got budget={budget}, but expected at least {SINK_TOKENS + 2} tokens: "
-                f"{SINK_TOKENS} sinks, the current one and one before it"
-            )
-        self.policy, self.budget = policy, budget
-        self._rng = np.random.default_rng(seed)
+        self.policy, self.budget = policy, checked_budget(budget)
+        self._rng = np.random.default_rng(seeded(seed))
         self._arrays: tuple[Array, ...] = ()
-        self._positions: Array = np.zeros((0, 0, budget))
-        self._mass: Array = np.zeros((0, 0, budget))
+        self._positions: Array = np.zeros((0, 0, self.budget))
+        self._mass: Array = np.zeros((0, 0, self.budget))
         self._length = 0
 
     @property
@@ -115,15 +111,22 @@ def evicting_cache(config: ToyConfig, policy: Policy, budget: int, seed: int = 0
                 f"Got a {type(layer).__name__} layer with window "
                 f"{getattr(layer, 'window', None)}, but expected full softmax attention"
             )
+    seed = seeded(seed)
     stores = [EvictingStore(policy, budget, seed + i) for i in range(len(config.layers))]
     return KVCache(stores, config)
 
 
 def policy_named(name: str) -> Policy:
     """One of `POLICIES`. Raises ValueError for another name."""
-    if name not in POLICIES:
-        raise ValueError(f"Got eviction policy {name!r}, but expected one of {', '.join(POLICIES)}")
-    return POLICIES[name]
+    return POLICIES[named("eviction policy", name, POLICIES)]
+
+
+def checked_budget(budget: object, most: int = MOST_TOKENS) -> int:
+    """`budget` [token]: the sinks, the current token and one before it, and at most `most`.
+
+    Raises ValueError for anything else.
+    """
+    return whole("budget", budget, SINK_TOKENS + 2, most)
 
 
 def _recent(positions: Array) -> Array:

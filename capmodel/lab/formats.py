@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from capmodel.lab.arithmetic import Array
+from capmodel.lab.sizes import named
 
 SCALE_BYTES = 4  # one float32 per scale or zero point
 
@@ -84,6 +85,4 @@ FORMATS = {
 
 def format_named(name: str) -> Format:
     """One of `FORMATS`. Raises ValueError for another name."""
-    if name not in FORMATS:
-        raise ValueError(f"Got cache format {name!r}, but expected one of {', '.join(FORMATS)}")
-    return FORMATS[name]
+    return FORMATS[named("cache format", name, FORMATS)]

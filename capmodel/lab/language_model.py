@@ -13,6 +13,7 @@ from capmodel.lab.arithmetic import Array
 from capmodel.lab.cache import KVCache
 from capmodel.lab.decoder import ToyDecoder
 from capmodel.lab.retrieval import RetrievalSet, make_retrieval
+from capmodel.lab.sizes import whole
 from capmodel.lab.threads import one_thread
 from capmodel.lab.tokenizer import Tokenizer
 from capmodel.lab.weights import ModelFile, read_model
@@ -35,6 +36,8 @@ class LanguageModel:
 
     def encode(self, prompt: str) -> Array:
         """Ids [1, tokens]. Raises ValueError for unknown characters, empty or too long prompts."""
+        if not isinstance(prompt, str):
+            raise ValueError(f"Got a prompt of {type(prompt).__name__}, but expected text")
         ids = self.tokenizer.encode(prompt)
         if not 1 <= len(ids) <= self.context:
             raise ValueError(
@@ -48,7 +51,7 @@ class LanguageModel:
 
         Raises ValueError for unknown characters and for lengths the model does not know.
         """
-        ids = self.encode(prompt)
+        ids, n_new = self.encode(prompt), whole("n_new", n_new, 1, self.context)
         if ids.shape[1] + n_new > self.context:
             raise ValueError(
                 f"Got {ids.shape[1]} prompt tokens and n_new={n_new}, but expected at most "
@@ -69,8 +72,7 @@ class LanguageModel:
         Raises ValueError when the text is too short for that many without overlap.
         """
         room = len(self.held_out) // (self.context + 1)
-        if not 1 <= rows <= room:
-            raise ValueError(f"Got rows={rows}, but expected 1 to {room} windows of held-out text")
+        rows = whole("rows", rows, 1, room)
         starts = np.linspace(0, len(self.held_out) - self.context - 1, rows).astype(int)
         return np.asarray(self.held_out[starts[:, None] + np.arange(self.context + 1)])
 
@@ -92,10 +94,9 @@ class LanguageModel:
         """Per token, over all held-out text: each token predicted from at least `stride` before it.
 
         The first window's first tokens have less. progress: called with ("perplexity", tokens
-        done, tokens in all). Raises ValueError for a stride outside 1 to `context`.
+        done, tokens in all). Raises ValueError for a stride outside 1 to `context - 1`.
         """
-        if not 1 <= stride < self.context:
-            raise ValueError(f"Got stride={stride}, but expected 1 to {self.context - 1}")
+        stride = whole("stride", stride, 1, self.context - 1)
         step = self.context - stride
         total, count = 0.0, 0
         for start in range(0, len(self.held_out) - 1, step):

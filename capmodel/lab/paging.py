@@ -13,23 +13,19 @@ from capmodel.lab.cache import Held, KVCache
 from capmodel.lab.config import ToyConfig
 from capmodel.lab.counters import Counters
 from capmodel.lab.decoder import ToyDecoder
+from capmodel.lab.sizes import MOST_LAYERS, MOST_TOKENS, seeded, whole
+from capmodel.words import shown
 
 
 class BlockPool:
     """`n_blocks` physical blocks of `block_size` tokens, handed out in a shuffled order."""
 
     def __init__(self, n_layers: int, n_blocks: int, block_size: int, seed: int = 0) -> None:
-        for name, value in (
-            ("n_layers", n_layers),
-            ("n_blocks", n_blocks),
-            ("block_size", block_size),
-        ):
-            if value < 1:
-                raise ValueError(f"Got {name}={value}, but expected at least 1")
-        self.n_blocks, self.block_size = n_blocks, block_size
-        self.arrays: list[tuple[Array, ...]] = [()] * n_layers
-        self._free = np.random.default_rng(seed).permutation(n_blocks).tolist()
-        self._users = np.zeros(n_blocks, dtype=int)
+        self.block_size = whole("block_size", block_size, 1, MOST_TOKENS)
+        self.n_blocks = whole("n_blocks", n_blocks, 1, MOST_TOKENS // self.block_size)
+        self.arrays: list[tuple[Array, ...]] = [()] * whole("n_layers", n_layers, 1, MOST_LAYERS)
+        self._free = np.random.default_rng(seeded(seed)).permutation(self.n_blocks).tolist()
+        self._users = np.zeros(self.n_blocks, dtype=int)
 
     @property
     def n_free(self) -> int:
@@ -45,23 +41,27 @@ class BlockPool:
         if not self._free:
             raise ValueError(
                 f"Got a pool of {self.n_blocks} blocks, all in use, but expected a free one; "
-                "release a request or make the pool larger"
+                "free a request, let a prefix index forget or make the pool larger"
             )
         block = int(self._free.pop())
         self._users[block] = 1
         return block
 
     def share(self, block: int) -> None:
-        """One more user of `block`."""
+        """One more user of `block`. Raises ValueError if it has none yet."""
+        self._check_used("a share", block)
         self._users[block] += 1
 
     def release(self, block: int) -> None:
         """One user less; without any the block is free. Raises ValueError if it already was."""
-        if self._users[block] < 1:
-            raise ValueError(f"Got release of block {block}, but expected one that is in use")
+        self._check_used("release", block)
         self._users[block] -= 1
         if self._users[block] == 0:
             self._free.append(block)
+
+    def _check_used(self, asked: str, block: int) -> None:
+        if block not in range(self.n_blocks) or self._users[block] < 1:
+            raise ValueError(f"Got {asked} of block {shown(block)}, but expected one in use")
 
     def layer_arrays(self, layer: int, like: tuple[Array, ...]) -> tuple[Array, ...]:
         """Arrays [n_blocks, ..., block_size, width] of a layer, made for entries like `like`."""
@@ -104,9 +104,17 @@ class _PagedStore:
 
 
 class PagedCache(KVCache):
-    """One request's cache in blocks of `pool`; `shared` blocks already hold its first tokens."""
+    """One request's cache in blocks of `pool`; `shared` blocks already hold its first tokens.
+
+    Raises ValueError for a pool of another number of layers and for shared blocks nobody uses.
+    """
 
     def __init__(self, config: ToyConfig, pool: BlockPool, shared: Sequence[int] = ()) -> None:
+        if len(pool.arrays) != len(config.layers):
+            raise ValueError(
+                f"Got a pool for {len(pool.arrays)} layers, but expected {len(config.layers)}, "
+                "as the decoder has"
+            )
         self.pool = pool
         self.table = list(shared)
         super().__init__([_PagedStore(self, i) for i in range(len(config.layers))], config)
@@ -132,6 +140,12 @@ class PrefixIndex:
     def __init__(self, pool: BlockPool) -> None:
         self.pool = pool
         self._blocks: dict[tuple[int, ...], int] = {}
+
+    def forget(self) -> None:
+        """Give back every block that is kept for prompts to come."""
+        for block in self._blocks.values():
+            self.pool.release(block)
+        self._blocks.clear()
 
     def match(self, tokens: Sequence[int]) -> list[int]:
         """Blocks that hold the start of `tokens`; the last token is always left to compute."""
@@ -164,11 +178,16 @@ def serve(
 ) -> tuple[Array, PagedCache]:
     """Greedy answer [1, n_new] to `prompt` from a paged cache, sharing prefixes if asked.
 
-    Returns the answer and the cache, whose blocks stay in use until `.free()`.
+    Returns the answer and the cache, whose blocks stay in use until `.free()`. Raises ValueError
+    for a bad prompt and when the pool runs out; then the request holds no block.
     """
     shared = prefixes.match(prompt) if prefixes is not None else []
     cache = PagedCache(decoder.config, pool, shared)
-    answer = decoder.generate(np.array([prompt[cache.length :]]), n_new, cache, counters)
+    try:
+        answer = decoder.generate([prompt[cache.length :]], n_new, cache, counters)
+    except ValueError:
+        cache.free()
+        raise
     if prefixes is not None:
         prefixes.add(prompt, cache.table)
     return answer, cache

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from capmodel.arguments import flag
 from capmodel.lab.config import make_config
 from capmodel.lab.counters import Counters
 from capmodel.lab.decoder import ToyDecoder
 from capmodel.lab.paging import BlockPool, PagedCache, PrefixIndex, serve
+from capmodel.lab.sizes import seeded, whole
 
-LARGEST = 4096  # tokens a block; every block of the pool is an array
+LARGEST = 4096  # tokens of a block, a prompt or an answer
+MOST_REQUESTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +60,21 @@ def paged_requests(
 ) -> tuple[list[PagedRequest], PoolUse]:
     """Serve prompts whose first `opening_len` tokens are the same; also what the pool then holds.
 
-    Raises ValueError for sizes below one token and for blocks above LARGEST.
+    Raises ValueError for sizes below one token or above LARGEST, and for more than MOST_REQUESTS.
     """
-    if not 1 <= block_size <= LARGEST:
-        raise ValueError(f"Got block_size={block_size}, but expected 1 to {LARGEST:,} tokens")
-    if opening_len < 0 or min(prompt_lens, default=0) < 1:
-        raise ValueError(
-            f"Got opening_len={opening_len}, prompt_lens={tuple(prompt_lens)}, but expected an "
-            "opening of 0 or more tokens and prompts of at least 1"
-        )
+    block_size = whole("block_size", block_size, 1, LARGEST)
+    opening_len = whole("opening_len", opening_len, 0, LARGEST)
+    n_new = whole("n_new", n_new, 1, LARGEST)
+    whole("the number of prompts", len(prompt_lens), 1, MOST_REQUESTS)
+    prompt_lens = [whole("prompt_lens", length, 1, LARGEST) for length in prompt_lens]
+    seed, share = seeded(seed), flag("prefix_sharing", prefix_sharing)
     config = make_config("gqa")
     decoder = ToyDecoder.random(config, seed, "float32")
     rng = np.random.default_rng(seed)
     opening = rng.integers(0, config.vocab_size, opening_len).tolist()
     room = sum(-(-(length + n_new) // block_size) for length in prompt_lens)
     pool = BlockPool(len(config.layers), room + 4, block_size, seed)
-    prefixes = PrefixIndex(pool) if prefix_sharing else None
+    prefixes = PrefixIndex(pool) if share else None
     requests = []
     for i, length in enumerate(prompt_lens):
         tail = rng.integers(0, config.vocab_size, max(length - opening_len, 0)).tolist()

@@ -8,6 +8,7 @@ import numpy as np
 
 from capmodel.lab.arithmetic import Array
 from capmodel.lab.config import ToyConfig
+from capmodel.lab.sizes import MOST_WEIGHTS, seeded
 from capmodel.shapes.attention import LatentAttention, SoftmaxAttention
 
 
@@ -77,10 +78,19 @@ class Parameters:
 
 
 def make_parameters(config: ToyConfig, seed: int = 0, dtype: str = "float64") -> Parameters:
-    """Random weights of variance 1 / inputs. `dtype` is `"float64"` or `"float32"`."""
+    """Random weights of variance 1 / inputs. `dtype` is `"float64"` or `"float32"`.
+
+    Raises ValueError for another dtype and for more than MOST_WEIGHTS weights.
+    """
     if dtype not in ("float64", "float32"):
         raise ValueError(f"Got dtype {dtype!r}, but expected 'float64' or 'float32'")
-    rng = np.random.default_rng(seed)
+    weights = _weights_of(config)
+    if weights > MOST_WEIGHTS:
+        raise ValueError(
+            f"Got a decoder of {weights:.3g} weights, but expected at most {MOST_WEIGHTS:,}: "
+            "the lab's decoders are small; make it narrower or give it fewer layers"
+        )
+    rng = np.random.default_rng(seeded(seed))
     hidden, mlp = config.hidden_size, config.intermediate
 
     def draw(*shape: int) -> Array:
@@ -107,7 +117,25 @@ def make_parameters(config: ToyConfig, seed: int = 0, dtype: str = "float64") ->
             )
         )
     embedding = np.asarray(rng.normal(size=(config.vocab_size, hidden)), dtype=dtype)
-    return Parameters(embedding, tuple(layers), near_one(hidden))
+    final_norm = near_one(hidden)
+    head = None if config.tied_embeddings else draw(hidden, config.vocab_size)
+    return Parameters(embedding, tuple(layers), final_norm, head)
+
+
+def _weights_of(config: ToyConfig) -> int:
+    """Numbers in the matrices and vectors of `config`, nothing allocated."""
+    hidden = int(config.hidden_size)
+    total = hidden * int(config.vocab_size) * (1 if config.tied_embeddings else 2)
+    for a in config.layers:
+        if isinstance(a, LatentAttention):
+            width = a.qk_nope_head_dim + a.qk_rope_head_dim + a.v_head_dim
+            per_hidden = int(a.n_heads) * width + a.kv_lora_rank + a.qk_rope_head_dim
+            inner = int(a.n_heads) * a.kv_lora_rank * (a.qk_nope_head_dim + a.v_head_dim)
+        else:
+            width = a.head_dim + a.v_head_dim
+            per_hidden, inner = (int(a.n_heads) + int(a.n_kv_heads)) * width, 0
+        total += hidden * (per_hidden + 3 * int(config.intermediate)) + inner
+    return total
 
 
 def _softmax(

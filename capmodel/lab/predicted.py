@@ -16,6 +16,7 @@ from capmodel.lab.formats import Format, format_named
 from capmodel.lab.language_model import LanguageModel
 from capmodel.lab.parameters import SoftmaxWeights
 from capmodel.lab.quantise import decode, encode
+from capmodel.lab.sizes import MOST_ROWS, whole
 
 TWINS = ("e4m3", "int8", "int4")  # formats of the twin's weights that are tried
 ESCAPE = 1e-3  # share of probability spread evenly over all 16-bit words
@@ -38,8 +39,7 @@ def code_given_twin(model: LanguageModel, twin: str, rows: int = 24) -> Predicte
 
     twin: one of `formats.FORMATS`. Raises ValueError for another format and for rows below 2.
     """
-    if rows < 2:
-        raise ValueError(f"Got rows={rows}, but expected at least 2: half of them fit the spreads")
+    rows = whole("rows", rows, 2, MOST_ROWS)  # half of them fit the spreads
     form = format_named(twin)
     guesser = replace(model, decoder=_rounded(model.decoder, form))
     guess, true = (as_bf16(held_entries(m, rows)) for m in (guesser, model))

@@ -14,6 +14,7 @@ from capmodel.lab.counters import Counters
 from capmodel.lab.decoder import ToyDecoder
 from capmodel.lab.paging import BlockPool, PagedCache, PrefixIndex, serve
 from capmodel.lab.proof_latent import absorption_gaps, order_gaps
+from capmodel.lab.sizes import seeded
 from capmodel.lab.steps import decode_steps
 from capmodel.lab.threads import one_thread
 
@@ -37,6 +38,7 @@ def prove(seed: int = 0) -> list[Check]:
         _paging,
         _prefixes,
     )
+    seed = seeded(seed)
     with one_thread():
         return [check for part in parts for check in part(seed)]
 

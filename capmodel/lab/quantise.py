@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from capmodel.arguments import flag
 from capmodel.lab.arithmetic import Array
 from capmodel.lab.cache import Held, KVCache
 from capmodel.lab.config import ToyConfig
 from capmodel.lab.formats import Format, format_named
+from capmodel.lab.sizes import MOST_TOKENS, named, whole
 from capmodel.shapes.attention import SoftmaxAttention
 
 GRANULARITIES = ("token", "head", "channel")
@@ -33,11 +35,8 @@ class Scheme:
 
     def __post_init__(self) -> None:
         format_named(self.format)
-        if self.granularity not in GRANULARITIES:
-            raise ValueError(
-                f"Got granularity {self.granularity!r}, but expected one of "
-                f"{', '.join(GRANULARITIES)}"
-            )
+        named("granularity", self.granularity, GRANULARITIES)
+        flag("keys_before_rope", self.keys_before_rope)
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -60,10 +59,14 @@ class Coded:
 
 
 def encode(x: Array, form: Format, axes: tuple[int, ...]) -> Coded:
-    """Scale so that each block's range fills the format, then round; zeros stay zero."""
+    """Scale so that each block's range fills the format, then round; zeros stay zero.
+
+    Raises ValueError for NaN and infinite numbers, which no scale fits.
+    """
     if form.asymmetric:
-        zero = x.min(axis=axes, keepdims=True).astype(np.float32)
-        span = x.max(axis=axes, keepdims=True) - zero
+        with np.errstate(invalid="ignore", over="ignore"):
+            zero = x.min(axis=axes, keepdims=True).astype(np.float32)
+            span = x.max(axis=axes, keepdims=True) - zero
         scale = _positive(span / form.largest)
         return Coded(form.code((x - zero) / scale), scale, zero)
     scale = _positive(np.abs(x).max(axis=axes, keepdims=True) / form.largest)
@@ -80,9 +83,7 @@ class QuantisedStore:
     """Keys and values of one softmax layer as codes; what attention reads is decoded from them."""
 
     def __init__(self, scheme: Scheme, group: int = GROUP) -> None:
-        if group < 1:
-            raise ValueError(f"Got group={group}, but expected at least 1 token")
-        self.scheme, self.group = scheme, group
+        self.scheme, self.group = scheme, whole("group", group, 1, MOST_TOKENS)
         self.before_rope = scheme.keys_before_rope
         self._form = format_named(scheme.format)
         self._coded: list[list[Coded]] = []
@@ -142,6 +143,8 @@ def quantised_cache(config: ToyConfig, scheme: Scheme, group: int = GROUP) -> KV
 
 
 def _positive(scale: Array) -> Array:
+    if not np.isfinite(scale).all():
+        raise ValueError("Got NaN or infinity to quantise, but expected finite float32 numbers")
     return np.asarray(np.where(scale > 0, scale, 1), dtype=np.float32)
 
 

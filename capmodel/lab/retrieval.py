@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from capmodel.lab.sizes import MOST_ROWS, MOST_TOKENS, seeded, whole
 from capmodel.lab.tokenizer import ASK, COPY, FACTS, N_SYMBOLS, Tokenizer
 
 IntArray = NDArray[np.int64]
@@ -44,6 +45,7 @@ def make_retrieval(
     as questions.
     text: ids to cut the text from. Raises ValueError when the parts do not fit.
     """
+    rows, seed = whole("rows", rows, 1, MOST_ROWS), seeded(seed)
     between = length - before - 2 * n_facts - 2 * n_questions - 2
     if not 1 <= n_facts <= N_SYMBOLS:
         raise ValueError(f"Got n_facts={n_facts}, but expected 1 to {N_SYMBOLS}")
@@ -95,8 +97,12 @@ def make_retrieval(
 def make_copies(
     tokenizer: Tokenizer, text: IntArray, rows: int, length: int, seed: int
 ) -> RetrievalSet:
-    """`<copy> x <copy> x` with x drawn token by token from `text`; the second half is answers."""
-    rng = np.random.default_rng(seed)
+    """`<copy> x <copy> x` with x drawn token by token from `text`; the second half is answers.
+
+    Raises ValueError for no rows and for fewer than 4 tokens a row.
+    """
+    rows, length = whole("rows", rows, 1, MOST_ROWS), whole("length", length, 4, MOST_TOKENS)
+    rng = np.random.default_rng(seeded(seed))
     half = (length - 2) // 2
     drawn = text[rng.integers(0, len(text), (rows, half))]
     mark = np.full((rows, 1), tokenizer.special(COPY))

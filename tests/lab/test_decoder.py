@@ -129,7 +129,7 @@ def test_steps_grow_only_without_the_cache_and_windows_stop_growing() -> None:
         ({"n_heads": 5}, "Got n_kv_heads=2, but expected a divisor of n_heads=5"),
         ({"head_dim": 7}, "Got head_dim=7, but expected an even number"),
         ({"hidden_size": 0}, "Got hidden_size=0, but expected a whole number of at least 1"),
-        ({"n_layers": 0}, "Got no layers"),
+        ({"n_layers": 0}, "Got n_layers=0, but expected a whole number from 1 to 1,000"),
         ({"intermediate": 1.5}, "Got intermediate=1.5, but expected a whole number"),
     ],
 )
@@ -139,7 +139,7 @@ def test_sizes_that_do_not_fit_are_refused(change: dict[str, int], message: str)
 
 
 def test_windows_of_zero_are_refused() -> None:
-    with pytest.raises(ValueError, match="Got window=0, but expected at least 1 token"):
+    with pytest.raises(ValueError, match="Got window=0, but expected a whole number of at least 1"):
         make_config("sliding", window=0)
     with pytest.raises(ValueError, match="Got window=0"):
         WindowStore(0)
@@ -163,7 +163,7 @@ def test_tokens_outside_the_vocabulary_or_of_another_shape_are_refused(tokens: o
 
 def test_nothing_to_generate_is_refused() -> None:
     decoder = ToyDecoder.random(make_config("gqa"))
-    with pytest.raises(ValueError, match="Got n_new=0, but expected at least 1"):
+    with pytest.raises(ValueError, match="Got n_new=0, but expected a whole number from 1"):
         decoder.generate([[1]], 0)
     with pytest.raises(ValueError, match="Got dtype 'float16'"):
         ToyDecoder.random(make_config("gqa"), dtype="float16")

@@ -103,7 +103,7 @@ def test_heavy_hitters_keep_what_was_attended_to() -> None:
 
 
 def test_bad_budgets_policies_and_feeds_are_refused() -> None:
-    with pytest.raises(ValueError, match="Got budget=5, but expected at least 6"):
+    with pytest.raises(ValueError, match="Got budget=5, but expected a whole number from 6"):
         EvictingStore(sliding_window, 5)
     with pytest.raises(ValueError, match="Got eviction policy 'lru', but expected one of sliding"):
         policy_named("lru")
