@@ -45,13 +45,15 @@ class Prior:
 
 
 def prior_of(roofline: RooflineRegressor, but: tuple[str, str] | None = None) -> Prior:
-    """Median and scatter of the coefficients of all fitted pairs, without the pair `but`.
+    """Median and scatter of the coefficients of fitted pairs, without the pair `but`.
 
-    With fewer than three pairs the textbook prior of `roofline.TERMS` stands in.
+    Of the pairs of its engine where there are three, else of all: an engine's habits go with it to
+    a new GPU. With fewer than three in all the textbook prior of `roofline.TERMS` stands in.
     """
-    fitted = [
-        fit.values for key, fit in roofline.coefficients_.items() if len(key) == 2 and key != but
-    ]
+    pairs = {key: fit.values for key, fit in roofline.coefficients_.items() if len(key) == 2}
+    others = [values for key, values in pairs.items() if key != but]
+    own = [values for key, values in pairs.items() if but and key != but and key[0] == but[0]]
+    fitted = own if len(own) >= FEWEST else others
     if len(fitted) < FEWEST:
         return Prior(PRIOR, SPREAD)
     values = np.array(fitted)

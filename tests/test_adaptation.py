@@ -14,6 +14,7 @@ from capmodel.calibration import Calibration, fit, load_calibration
 from capmodel.cli.fit import command
 from capmodel.datasets import make_runs
 from capmodel.evaluation import cross_validate, used_rows
+from capmodel.roofline import PRIOR, RooflineCoefficients, RooflineRegressor
 from capmodel.suggestion import conditioned, covariance, feasible_steps, most_telling, suggest
 
 
@@ -130,6 +131,20 @@ def test_with_few_pairs_the_textbook_prior_stands_in() -> None:
     few = dict(list(estimator.physics.roofline.coefficients_.items())[:3])
     estimator.physics.roofline.coefficients_ = few
     assert prior_of(estimator.physics.roofline).centre[1] == pytest.approx(1.25)
+
+
+def test_an_engine_takes_its_habits_to_a_new_gpu() -> None:
+    def fitted(c_w: float) -> RooflineCoefficients:
+        values = (1e-5, c_w, *(1.0,) * (len(PRIOR) - 2))
+        return RooflineCoefficients(values, values, values, 9, 0.0, 1.0, 9, 0)
+
+    pairs = {("a", f"gpu{i}"): fitted(1.0 + 0.1 * i) for i in range(3)}
+    pairs |= {("b", f"gpu{i}"): fitted(3.0 + 0.1 * i) for i in range(5)}
+    roofline = RooflineRegressor(coefficients_=pairs)
+    assert prior_of(roofline, ("a", "new")).centre[1] == pytest.approx(1.1)
+    assert prior_of(roofline, ("b", "new")).centre[1] == pytest.approx(3.2)
+    assert prior_of(roofline, ("a", "gpu0")).centre[1] == pytest.approx(3.1)  # two of a are left
+    assert prior_of(roofline).centre[1] == pytest.approx(3.05)
 
 
 def test_adapting_leaves_the_first_as_it_was(rows: pd.DataFrame) -> None:
