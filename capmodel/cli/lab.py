@@ -93,7 +93,7 @@ def compress(seed: int, as_json: bool, figure: Path | None) -> None:
     from capmodel.lab.predicted import TWINS, code_given_twin
 
     model = load_language_model()
-    chosen = treatments()
+    chosen = treatments(seed)
     with progress_bar() as show:
         outcomes = list(_shown(measure(model, chosen, seed=seed), "caches", len(chosen), show))
         entries = held_entries(model, 12)
@@ -137,7 +137,7 @@ def evict(budgets: str, seed: int, as_json: bool, figure: Path | None) -> None:
     from capmodel.lab.compress import evictions, full_cache, measure
     from capmodel.lab.language_model import load_language_model
 
-    chosen = [full_cache(), *evictions(_numbers(budgets))]
+    chosen = [full_cache(), *evictions(_numbers(budgets), seed)]
     measured = measure(load_language_model(), chosen, seed=seed)
     with progress_bar() as show:
         outcomes = list(_shown(measured, "caches", len(chosen), show))

@@ -30,7 +30,7 @@ class Pass:
     tables: dict[int, tuple[Array, Array]] = field(default_factory=dict)
 
     def project(self, x: Array, weight: Array) -> Array:
-        """x [..., in] times `weight` [in, out], counted."""
+        """x [..., in] times `weight` [in, out] (or one a head: [heads, in, out]), counted."""
         self.counters.count_projection(x, weight)
         return self.arithmetic.matmul(x, weight)
 
@@ -118,17 +118,17 @@ def _expanded(
     q: Array, latents: Array, weights: LatentWeights, mix: Callable[[Array], Array], run: Pass
 ) -> Array:
     tiled = np.broadcast_to(latents, (*q.shape[:2], *latents.shape[-2:]))
-    keys = run.product(tiled, weights.up_key)
-    values = run.product(tiled, weights.up_value)
+    keys = run.project(tiled, weights.up_key)
+    values = run.project(tiled, weights.up_value)
     return run.product(mix(run.product(q, keys.swapaxes(-1, -2))), values)
 
 
 def _absorbed(
     q: Array, latents: Array, weights: LatentWeights, mix: Callable[[Array], Array], run: Pass
 ) -> Array:
-    q_latent = run.product(q, weights.up_key.swapaxes(-1, -2))
+    q_latent = run.project(q, weights.up_key.swapaxes(-1, -2))
     mixed = run.product(mix(run.product(q_latent, latents.swapaxes(-1, -2))), latents)
-    return run.product(mixed, weights.up_value)
+    return run.project(mixed, weights.up_value)
 
 
 def _remember(store: LayerStore | None, run: Pass, keys: Array, rest: Array) -> Held:

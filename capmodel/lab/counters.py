@@ -29,7 +29,7 @@ class Counters:
         return self.projection_flop + self.attention_flop
 
     def count_projection(self, x: Array, weight: Array) -> None:
-        """One product of `x` [..., in] by `weight` [in, out]."""
+        """One product of `x` [..., in] by `weight` [in, out], or one a head: [heads, in, out]."""
         self.projection_flop += 2 * x.size * weight.shape[-1]
         self.weight_bytes_read += weight.nbytes
 

@@ -17,10 +17,17 @@ from capmodel.lab.cache import FullStore, KVCache
 from capmodel.lab.formats import FORMATS
 from capmodel.lab.language_model import LanguageModel
 from capmodel.lab.quantise import encode
+from capmodel.lab.sizes import named
 from capmodel.lab.threads import one_thread
 
 DTYPES = ("fp32", "bf16", "fp16", "e4m3", "e5m2", "int8", "int4")
 ZSTD_LEVEL = 3
+# The largest number each rounds to itself or below; above them rounding makes an infinity.
+LARGEST = {
+    "fp32": float(np.finfo(np.float32).max),
+    "bf16": float(np.array(0x7F7F0000, "<u4").view("<f4")),
+    "fp16": 65504.0,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +60,21 @@ def entropy_bits(symbols: Array) -> float:
 def code_cache(x: Array, dtype: str) -> Coding:
     """Code `x` [batch, heads, tokens, width] (float) stored as one of `DTYPES`, per-head scales.
 
-    Raises ValueError for another dtype.
+    Raises ValueError for another dtype, other axes, and numbers that are not finite or not of it.
     """
+    named("dtype", dtype, DTYPES)
+    x = np.asarray(x)
+    if x.ndim != 4 or not x.size or x.dtype.kind != "f":
+        raise ValueError(
+            f"Got {x.dtype} numbers of shape {x.shape}, but expected floating ones of "
+            "[batch, heads, tokens, width], none of them 0"
+        )
+    most = LARGEST.get(dtype, LARGEST["fp32"])
+    if not (np.abs(x) <= most).all():
+        raise ValueError(
+            f"Got {np.abs(x).max():.7g} to store in {dtype}, but expected at most {most:.7g}: "
+            "finite numbers it can hold"
+        )
     planes, extra = _byte_planes(x, dtype)
     whole = np.stack(planes, axis=-1)
     by_channel = [np.moveaxis(plane, 2, -1) for plane in planes]
@@ -85,13 +105,13 @@ def _byte_planes(x: Array, dtype: str) -> tuple[list[Array], int]:
     if dtype in ("bf16", "fp16"):
         words = as_bf16_words(x) if dtype == "bf16" else x.astype("<f2").view("<u2")
         return [(words & 255).astype(np.uint8), (words >> 8).astype(np.uint8)], 0
-    if dtype not in FORMATS:
-        raise ValueError(f"Got dtype {dtype!r}, but expected one of {', '.join(DTYPES)}")
     form = FORMATS[dtype]
     coded = encode(x, form, (3,))
     extra = coded.nbytes(form.bits) - -(-coded.codes.size * form.bits // 8)
-    if form.bits == 4:  # two neighbouring tokens of a channel share a byte
-        even = coded.codes[:, :, : coded.codes.shape[2] // 2 * 2]
+    if (
+        form.bits == 4
+    ):  # two neighbouring tokens of a channel share a byte, an odd last one has its own
+        even = np.pad(coded.codes, ((0, 0), (0, 0), (0, x.shape[2] % 2), (0, 0)))
         return [even[:, :, ::2] | (even[:, :, 1::2] << 4)], extra
     return [coded.codes], extra
 

@@ -74,13 +74,40 @@ def test_intervals_hold_the_estimate_and_cover_the_truth() -> None:
     # Differences of known mean 0.02: the 90 % interval should hold it about 9 times in 10.
     rng = np.random.default_rng(0)
     held = 0
-    for trial in range(200):
+    for _ in range(200):
         differences = 0.02 + 0.1 * rng.normal(size=(30, 4))
-        change, low, high = _change(differences, trial)
+        change, low, high = _change(differences)
         assert low <= change <= high
         held += low <= np.expm1(0.02) <= high
-    # 20 windows or more; the plain bootstrap is a little narrow. 4 standard errors below 0.9.
-    assert held >= 163
+    assert abs(held - 180) <= 3 * (200 * 0.9 * 0.1) ** 0.5
+
+
+@pytest.mark.parametrize("rows", [2, 5, 20])
+def test_few_windows_make_wide_intervals_not_confident_ones(rows: int) -> None:
+    rng = np.random.default_rng(1)
+    held = 0
+    for _ in range(1000):
+        _, low, high = _change(0.02 + 0.1 * rng.normal(size=(rows, 1)))
+        held += low <= np.expm1(0.02) <= high
+    assert abs(held - 900) <= 4 * (1000 * 0.9 * 0.1) ** 0.5
+
+
+def test_one_window_has_no_interval() -> None:
+    with pytest.raises(ValueError, match="Got text_rows=1, but expected a whole number from 2"):
+        measure(load_language_model(), [full_cache()], text_rows=1)
+
+
+def test_the_seed_reaches_what_is_forgotten_at_random() -> None:
+    model = load_language_model()
+
+    def outcomes(seed: int) -> list[float]:
+        chosen = [t for t in evictions((16,), seed) if t.policy in ("random", "sliding window")]
+        return [o.perplexity for o in measure(model, chosen, 2, 1, seed=0)]
+
+    (window, first), (same, second) = outcomes(0), outcomes(1)
+    assert window == same
+    assert first != second
+    assert outcomes(1) == [same, second]
 
 
 def test_the_same_seed_gives_the_same_exam() -> None:

@@ -68,3 +68,32 @@ def test_a_repeated_word_repeats_its_values_in_the_first_layer_only() -> None:
     first, later = (code_cache(entries[:, heads], "bf16") for heads in ([2, 3], [6, 7]))
     assert first.zstd > 2 * first.zstd_planes
     assert later.zstd < later.zstd_planes
+
+
+@pytest.mark.parametrize("tokens", [1, 3, 7])
+def test_an_odd_token_is_stored_too(tokens: int) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 3, tokens, 4)).astype(np.float32)
+    # Two tokens of a channel share a byte, the last one has its byte alone; 8 bytes a head, token.
+    assert code_cache(x, "int4").nbytes == 2 * 3 * (4 * -(-tokens // 2) + 8 * tokens)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "x",
+    [np.ones((2, 2)), np.ones((0, 1, 2, 2)), np.ones((1, 1, 2, 0)), np.full((1, 1, 2, 2), np.nan)]
+    + [np.full((1, 1, 2, 2), 1e39), np.ones((1, 1, 2, 2), int)],
+    ids=["2 axes", "no rows", "no width", "nan", "too large", "whole"],
+)
+def test_what_is_no_cache_is_refused(x: np.ndarray, dtype: str) -> None:
+    with pytest.raises(ValueError, match="^Got .* but expected "):
+        code_cache(x, dtype)
+
+
+def test_numbers_beyond_fp16_are_refused_in_fp16_alone() -> None:
+    x = np.full((1, 1, 2, 2), 1e5, np.float32)
+    assert code_cache(x, "bf16").nbytes == 8
+    with pytest.raises(
+        ValueError, match=r"Got 100000 to store in fp16, but expected at most 65504"
+    ):
+        code_cache(x, "fp16")

@@ -133,3 +133,34 @@ def test_the_story_counts_what_sharing_spares() -> None:
     # Openings of 16 tokens are four blocks; the third prompt's 9 tokens share two.
     assert [r.tokens_computed for r in shared] == [29, 26 - 16, 16 - 8]
     assert [r.shared_blocks for r in shared] == [0, 4, 2]
+
+
+def test_a_request_the_pool_has_no_room_for_leaves_nothing_behind() -> None:
+    decoder = ToyDecoder.random(make_config("gqa"))
+    pool = BlockPool(2, 6, 4)
+    prefixes = PrefixIndex(pool)
+    _, first = serve(decoder, pool, range(9), 2, prefixes)
+    first.free()
+    assert pool.n_free == 4  # the index keeps the two full blocks of the prompt
+    for prompt, n_new, message in (
+        ([*range(8), *range(8)], 20, "all in use, but expected a free one"),
+        ([*range(8), 999], 2, "Got token 999"),
+        ([], 2, "Got tokens of shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            serve(decoder, pool, prompt, n_new, prefixes)
+        assert pool.n_free == 4
+    prefixes.forget()
+    assert pool.n_free == 6
+    assert prefixes.match(range(9)) == []
+    with pytest.raises(ValueError, match="Got a pool for 1 layers, but expected 2"):
+        serve(decoder, BlockPool(1, 6, 4), [1], 2)
+
+
+@pytest.mark.parametrize("block", [0, -1, 99, None, 1.5])
+def test_only_a_block_in_use_is_shared_or_given_back(block: object) -> None:
+    pool = BlockPool(1, 3, 4)
+    for ask in (pool.share, pool.release):
+        with pytest.raises(ValueError, match="expected one in use"):
+            ask(block)  # type: ignore[arg-type]
+    assert pool.n_free == 3

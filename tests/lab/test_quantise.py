@@ -146,3 +146,12 @@ def test_unknown_schemes_are_refused() -> None:
         format_named("int3")
     with pytest.raises(ValueError, match="Got a LatentAttention layer"):
         quantised_cache(make_config("mla"), Scheme("int8", "head"))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
+@pytest.mark.parametrize("name", sorted(FORMATS))
+@pytest.mark.filterwarnings("error")
+def test_what_no_scale_fits_is_refused(name: str, bad: float) -> None:
+    x = np.array([[[[1.0, bad]]]])
+    with pytest.raises(ValueError, match="Got NaN or infinity to quantise, but expected finite"):
+        encode(x, FORMATS[name], (3,))
