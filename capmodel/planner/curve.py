@@ -118,13 +118,13 @@ def load_curve(
     step_scale: multiplies the step time.
     """
     work = mix.work(replica.attention_tokens)
-    per_sequence = work.mean / mix.steps_mean
+    per_sequence = work.mean / mix.steps_held
     most, top_by = most_sequences(replica, mix, per_sequence)
     # Room for the ordinary fluctuation of the number in service.
     top = max(_settle(most, _Z95 * np.sqrt(peakedness)), 1e-3)
     batch = np.exp(np.linspace(0.0, np.log(top), _POINTS)) if top > 1.01 else np.array([top])
     step, decode, bare = step_parts(replica, mix, batch)
-    rate = batch / (mix.steps_mean * step)
+    rate = batch / (mix.steps_held * step)
     peak = int(np.argmax(rate)) + 1
     if peak < len(batch):
         top_by = "throughput"
@@ -139,7 +139,10 @@ def load_curve(
     fixed = front.fixed_s + front.per_request_s * batch
     schedule = front.steps * step
     # A fuller batch evens out the prompts that one meets, but never makes a token come sooner.
+    # Where every answer is one token, nobody waits for a second.
     tpot_p95 = step + _unlucky(batch, step, decode, rate, work, peakedness)
+    if not mix.steps.any():
+        tpot_p95 = np.zeros_like(step)
     return LoadCurve(
         batch=batch,
         step_s=step_scale * step,
@@ -161,7 +164,7 @@ def step_parts(replica: Replica, mix: LengthMix, batch: Array) -> tuple[Array, A
     """Steady-state step, the same without prompts, and without a cache [s], shape of `batch`."""
     none = np.zeros_like(batch)
     held = batch * mix.held_mean
-    prompts = batch * (mix.work(replica.attention_tokens).mean / mix.steps_mean)
+    prompts = batch * (mix.work(replica.attention_tokens).mean / mix.steps_held)
     cases = [(held, prompts), (held, none)]
     # Step times of our own say what the cache takes: without any they would be extrapolated.
     if not isinstance(replica.step_time, StepTime):

@@ -12,6 +12,8 @@ from capmodel.workload import Fixed, Lengths, Requests, SharedPrefix, Workload, 
 from capmodel.workload.limits import CLIENTS, GAPS, RATE, SEED
 
 _STRETCH = 1500
+# Of a closed loop, three answers of every client, but no more than a large fleet's share takes.
+_MOST_DRAWN = 24_000
 _TOKENS = Span(
     "whole tokens, at least 1 (up to 1e9), or a distribution of capmodel.workload",
     1.0, 1e9, whole=True,
@@ -93,7 +95,7 @@ def demand(
         cv=cv,
         prefix=prefix,
     )
-    requests = workload.draw(max(_STRETCH, 3 * (concurrency or 0)), seed)
+    requests = workload.draw(stretch_of(concurrency or 0), seed)
     requests.check_context(max_context)
     source = "given lengths"
     return _demand(rate, rate, concurrency, cv, requests, requests, requests, source, prefix_cache)
@@ -124,7 +126,7 @@ def _of_trace(
         )
     name = requests.name
     if concurrency is not None:
-        simulated = requests.head(max(_STRETCH, 3 * concurrency))
+        simulated = requests.head(stretch_of(concurrency))
         found = _demand(
             None, None, concurrency, 0.0, requests, requests, simulated, name, prefix_cache
         )
@@ -213,6 +215,11 @@ def changed(
         requests=requests,
         prefix_cache=found,
     )
+
+
+def stretch_of(clients: int) -> int:
+    """Requests to simulate for so many clients, 0 for open arrivals."""
+    return min(max(_STRETCH, 3 * clients), _MOST_DRAWN)
 
 
 def busiest_stretch(requests: Requests, n: int) -> Requests:

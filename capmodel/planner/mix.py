@@ -43,6 +43,11 @@ class LengthMix:
         """Tokens a decoding sequence holds on average."""
         return float(self.held.mean())
 
+    @property
+    def steps_held(self) -> float:
+        """Steps for which a request keeps its place: even an answer of one token takes one."""
+        return max(self.steps_mean, 1.0)
+
     def work(self, attention_tokens: float) -> "PrefillWork":
         """Prefill work per prompt in tokens, attention counted."""
         return _work(self, attention_tokens)

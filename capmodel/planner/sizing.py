@@ -158,7 +158,7 @@ def operation(curve: LoadCurve, demand: Demand, batch: float) -> Operation:
         step_s=step,
         ttft_mean_s=ttft,
         ttft_p95_s=curve.value("ttft_p95_s", batch),
-        tpot_mean_s=step,
+        tpot_mean_s=step if demand.mix.steps.any() else 0.0,
         tpot_p95_s=curve.value("tpot_p95_s", batch),
         e2e_mean_s=ttft + demand.mix.steps_mean * step,
         e2e_p95_s=curve.value("e2e_p95_s", batch),

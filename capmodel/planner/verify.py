@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from capmodel.planner.curve import load_curve
-from capmodel.planner.demand import Demand
+from capmodel.planner.demand import Demand, stretch_of
 from capmodel.planner.sizing import Option, fleet_operation
 from capmodel.simulation import PrefillPool, Server, Simulation, Summary, simulate, summarise
 from capmodel.workload import Slo
@@ -51,6 +51,7 @@ def run_fleet(
     requests, clients = demand.requests, None
     if demand.concurrency is not None:
         clients = max(1, round(demand.concurrency * share))
+        requests = requests.head(stretch_of(clients))
     elif share < 1:
         requests = requests.at_rate(requests.rate * share)
     result = simulate(requests, server, replicas=count, concurrency=clients)

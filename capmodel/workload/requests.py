@@ -13,8 +13,8 @@ _BLOCK = Span(
     "the tokens that a prefix id stands for (0 where there are none)", 0.0, 1e9, whole=True
 )
 _PLACE = Span("the place of a request, a whole number from 0", 0.0, 1e12, whole=True)
-# Later than any trace lasts: 30,000 years.
-_LATEST = 1e12
+# The last of 1e8 requests at the lowest rate comes before.
+_LATEST = 1e18
 
 
 def _empty() -> NDArray[np.int64]:

@@ -3,13 +3,14 @@
 import itertools
 import json
 
+import numpy as np
 import pytest
 from rates import NameplateCalibration
 
 import capmodel as cm
 from capmodel.gpus import load_gpu
 from capmodel.planner import InfeasiblePlan
-from capmodel.workload import Lognormal, SharedPrefix
+from capmodel.workload import Lognormal, Requests, SharedPrefix
 
 CALIBRATION = NameplateCalibration()
 CHAT = {
@@ -263,3 +264,28 @@ def test_named_gpus_without_a_price_ask_for_one():
     with pytest.raises(ValueError, match="No price is known"):
         chat(gpu=[own])
     assert chat(gpu=[own], price=1.0, simulate=False).chosen.price.estimate == 1.0
+
+
+def test_answers_of_one_token_miss_no_promise_on_further_ones():
+    found = chat(output_len=1, slo_tpot_p95=1e-3)
+    assert found.feasible
+    assert found.chosen.estimate.tpot_p95_s == found.chosen.estimate.tpot_mean_s == 0
+
+
+def test_the_lowest_load_and_the_most_clients_are_planned_like_any():
+    """Three million requests would be drawn for a million clients, and simulated for hours."""
+    one = {"gpu": ("h100",), "tp": 1, "weight_dtype": "fp8", "kv_dtype": "fp8"}
+    idle = chat(rate=1e-9, **one)
+    assert idle.chosen.n_gpus == 1
+    crowd = chat(rate=None, concurrency=10**6, slo_ttft_p95=None, **one)
+    assert len(crowd.demand.requests) < 10**5
+    assert crowd.chosen.replicas > 100
+
+
+@pytest.mark.parametrize("trace", [[0.0], [0.0, 0.0]])
+def test_a_trace_of_one_moment_has_no_rate(trace):
+    requests = Requests(np.array(trace), np.full(len(trace), 500), np.full(len(trace), 50))
+    free = {"input_len": None, "output_len": None, "rate": None}
+    with pytest.raises(ValueError, match="no rate; give rate or concurrency"):
+        chat(trace=requests, **free)
+    assert chat(trace=requests, **{**free, "concurrency": 2}, simulate=False).feasible
