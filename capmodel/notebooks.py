@@ -124,9 +124,9 @@ def copy_notebooks(
         raise ValueError(
             f"{target} already holds {', '.join(taken)}; name another folder, or overwrite them"
         )
-    target.mkdir(parents=True, exist_ok=True)
+    _made(target)
     for name, text in texts.items():
-        (target / name).write_text(text, encoding="utf-8")
+        write_whole(target / name, text.encode())
     return [target / name for name in texts]
 
 
@@ -141,7 +141,8 @@ def run_notebooks(
     parameters: values for parameters, by name; a notebook takes those it has. A notebook that
     stops with an error is written as far as it got, with the error in it, and the rest are run.
     progress: called with a notebook's name, the cells done of all notebooks, and all their cells.
-    Raises ValueError for a parameter that no notebook has, and where the extra is missing.
+    Raises ValueError for a parameter that no notebook has or of another kind than its default, for
+    a folder that cannot be made, and where the extra is missing.
     """
     jupytext = _tool("jupytext")
     given = dict(parameters or {})
@@ -150,12 +151,14 @@ def run_notebooks(
     if unknown:
         names = ", ".join(sorted({name for own in known.values() for name in own}))
         raise ValueError(f"Got parameters {', '.join(unknown)}, but expected some of {names}")
+    for path, own in known.items():
+        for name in given.keys() & own.keys():
+            _check_kind(name, given[name], own[name], path.stem)
     books = {path: jupytext.read(path, fmt="py:percent") for path in paths}
     for path, book in books.items():
         _inject(book, {name: value for name, value in given.items() if name in known[path]})
     total = sum(len(book.cells) for book in books.values())
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _made(Path(out))
     done, runs = 0, []
     for path, book in books.items():
         before = done
@@ -168,6 +171,37 @@ def run_notebooks(
         done += len(book.cells)
         count(len(book.cells))
     return runs
+
+
+def _made(folder: Path) -> Path:
+    """The folder, made where it is not there. Raises ValueError where it cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ValueError(f"Got {folder}, but it cannot be made ({why}): name another") from error
+    return folder
+
+
+_KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (bool, "True or False"),
+    ((int, float), "a number"),
+    (str, "text"),
+    ((list, tuple), "a list"),
+)
+
+
+def _check_kind(name: str, value: Any, default: Any, where: str) -> None:
+    """Raise ValueError where `value` is of another kind than the default, so that no notebook runs
+    for minutes before it stops at it. None is of every kind."""
+    kind = next(((types, words) for types, words in _KINDS if isinstance(default, types)), None)
+    if kind is None or value is None:
+        return
+    types, words = kind
+    if not isinstance(value, types) or isinstance(value, bool) != isinstance(default, bool):
+        raise ValueError(
+            f"Got {name}={value!r}, but expected {words}, such as {default!r} ({where})"
+        )
 
 
 def _inject(book: Any, values: Mapping[str, Any]) -> None:

@@ -26,5 +26,8 @@ def command(plan: Path, out: Path | None) -> None:
     write = {".pdf": write_plan_pdf, ".html": write_plan_html}.get(target.suffix.lower())
     if write is None:
         raise click.UsageError(f"--out {target}: expected a name that ends in .pdf or .html")
-    write(load_plan(plan), target)
+    read = load_plan(plan)
+    if target.exists() and target.samefile(plan):
+        raise click.UsageError(f"--out {target}: expected another file than the plan that is read")
+    write(read, target)
     click.echo(f"Report in {target}")

@@ -11,6 +11,8 @@ from capmodel.plots.style import BAND_ALPHA, INK, fill, label_ends, level_line, 
 
 # Batches named along the axis: more collide in half a page's width.
 _MOST_TICKS = 8
+# A band that rises this many times over the lines presses them flat.
+_FLAT = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ class StepCurve:
 def draw_step_time(axes: Axes, curves: Sequence[StepCurve], slo_s: float | None = None) -> Axes:
     """Step time [ms] over batch [sequences], a line a curve, its band around it.
 
-    What memory does not hold is drawn faint with hollow markers; `slo_s` [s] is a level line.
+    What memory does not hold is drawn faint with hollow markers; `slo_s` [s] is a level line. The
+    axis is logarithmic where a band on a plain one would press the lines flat.
     """
     ends = []
     for index, curve in enumerate(curves):
@@ -41,12 +44,23 @@ def draw_step_time(axes: Axes, curves: Sequence[StepCurve], slo_s: float | None 
             _band(axes, curve, 1e3 * curve.low_s, 1e3 * curve.high_s, index)
         _line(axes, curve, milliseconds, index)
         ends.append((curve, milliseconds, index))
-    axes.set_ylim(bottom=0)
+    if wide_band(curves):
+        axes.set_yscale("log")
+        axes.yaxis.set_minor_locator(NullLocator())
+    else:
+        axes.set_ylim(bottom=0)
     if slo_s is not None:
         axes.set_ylim(top=max(axes.get_ylim()[1], 1.08e3 * slo_s))
         level_line(axes, 1e3 * slo_s, "promised")
     _finish(axes, ends, "Step time [ms]")
     return axes
+
+
+def wide_band(curves: Sequence[StepCurve]) -> bool:
+    """Whether some step may take more than `_FLAT` times the longest that is expected."""
+    highs = [curve.high_s.max() for curve in curves if curve.high_s is not None]
+    steps = [curve.step_time_s.max() for curve in curves]
+    return bool(highs) and bool(max(highs) > _FLAT * max(steps))
 
 
 def draw_tokens_per_s(
@@ -72,8 +86,9 @@ def draw_tokens_per_s(
     for index, (curve, batch) in enumerate(zip(curves, crossover, strict=False)):
         if batch is not None:
             _crossover(axes, curve, batch, index)
+    lines = [(curve.batch_size, curve.batch_size / curve.step_time_s) for curve in curves]
     for level, (name, batch) in enumerate(sorted((marks or {}).items(), key=lambda m: m[1])):
-        _upright(axes, batch, name, level)
+        _upright(axes, batch, name, level, lines)
     _finish(axes, ends, "Tokens per second")
     return axes
 
@@ -137,17 +152,43 @@ def _crossover(axes: Axes, curve: StepCurve, batch: float, index: int) -> None:
     axes.plot([batch], [rate], marker="|", markersize=13, markeredgewidth=1.6, color=INK)
 
 
-def _upright(axes: Axes, batch: float, text: str, level: int) -> None:
+def _upright(
+    axes: Axes, batch: float, text: str, level: int, lines: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> None:
+    """An upright line at `batch`; its name beside it, where it covers none of `lines`.
+
+    lines: batch and value of every curve. Names stand `level` lines from the bottom or the top.
+    """
     axes.axvline(batch, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+    batches = np.concatenate([b for b, _ in lines] or [np.array([batch])])
+    first, last = np.log2(batches.min()), np.log2(max(batches.max(), 2 * batches.min()))
+    place, wide, tall = (np.log2(batch) - first) / (last - first), 0.023 * len(text) + 0.02, 0.09
+    height = axes.get_ylim()[1]
+
+    def free(left: float, low: float) -> bool:
+        if left < 0 or left + wide > 1.02:
+            return False
+        across = 2 ** (first + (last - first) * np.linspace(left, left + wide, 9))
+        values = [np.interp(across, b, v, left=np.nan, right=np.nan) / height for b, v in lines]
+        return not any(((v > low - 0.03) & (v < low + tall)).any() for v in values)
+
+    spots = [
+        (before, low)
+        for low in (0.02 + 0.08 * level, 0.9 - 0.08 * level)
+        for before in (True, False)
+    ]
+    found = (spot for spot in spots if free(place - wide if spot[0] else place, spot[1]))
+    before, low = next(found, (place > 0.5, spots[0][1]))
     axes.annotate(
         text,
-        (batch, 0.02 + 0.08 * level),
+        (batch, low),
         xycoords=("data", "axes fraction"),
-        xytext=(-3, 0),
+        xytext=(-3 if before else 3, 0),
         textcoords="offset points",
-        ha="right",
+        ha="right" if before else "left",
         fontsize=7,
         color=INK,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.6},
     )
 
 

@@ -4,10 +4,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from capmodel.quality.glosses import GLOSSES
 from capmodel.report.document import Block, Bullets, Column, Table, Text
 from capmodel.report.fields import level_name
 from capmodel.report.numbers import NONE, number, percent, whole
 
+# What a split leaves out, as a cell.
+LEFT_OUT = {
+    "random": "random rows",
+    "config": "configuration",
+    "deployment": "deployment",
+    "model": "model",
+    "gpu": "GPU",
+}
 SPLITS = {
     "random": "rows like those measured (random rows)",
     "config": "a new context, batch free (configuration left out)",
@@ -52,8 +61,8 @@ def rows_blocks(
         blocks.append(
             Table(
                 f"Rows set aside, by rule. {where}".strip(),
-                (Column("Rule"), Column("Rows", True)),
-                tuple((rule, whole(n)) for rule, n in counts),
+                (Column("Rule"), Column("Rows", True), Column("Why")),
+                tuple((rule, whole(n), GLOSSES.get(rule, NONE)) for rule, n in counts),
             )
         )
     if used_by:
@@ -86,7 +95,9 @@ def grade_blocks(
         blocks.append(
             Table(
                 "Errors on rows the estimator did not see. MAPE: mean absolute error in percent of "
-                f"the measured step time; bias: mean signed error{cover}.",
+                f"the measured step time; bias: mean signed error{cover}. Left out together: a "
+                "configuration's batches; all rows of one engine, model and GPU (deployment); of "
+                "one model; of one GPU.",
                 (
                     Column("Left out"),
                     Column("Estimator"),
@@ -127,7 +138,8 @@ def coefficient_blocks(
     table = Table(
         "Roofline coefficients. c_step: seconds of fixed work a layer, here in µs; c_w, c_kv and "
         "c_f: how many times longer than the datasheet's bandwidth or peak would allow (1 is the "
-        "datasheet, 2 half of it). ±: half of the 90 % interval, where the fit gives one.",
+        "datasheet, 2 half of it; below 1 another term carries part of the work). ±: half of the "
+        "90 % interval, where the fit gives one.",
         (
             Column("Engine"),
             Column("GPU"),
@@ -157,8 +169,9 @@ def coefficient_blocks(
     return [
         table,
         Text(
-            f"{bound} of {len(coefficients)} fits hold a coefficient at its bound: their rows do "
-            "not tell it apart from the others, so its own value should not be read as hardware.",
+            f"{bound} of {len(coefficients)} fits hold a coefficient at its bound: zero fits best "
+            "there, as the other terms carry its work. Such a value should not be read as "
+            "hardware.",
             small=True,
         ),
     ]
@@ -213,7 +226,7 @@ def _reach(value: float, error: float) -> str:
 
 def _grade_row(row: Mapping[str, Any], covered: bool) -> tuple[str, ...]:
     return (
-        row["split"],
+        LEFT_OUT.get(row["split"], row["split"]),
         ESTIMATORS.get(row["estimator"], row["estimator"]),
         percent(row["mape"]),
         percent(row["median_ape"]),

@@ -16,7 +16,7 @@ from capmodel.plots.calibration import (
 )
 from capmodel.plots.steps import StepCurve, draw_step_time, draw_terms, draw_tokens_per_s
 from capmodel.plots.style import above_panels, figure, to_svg
-from capmodel.report.card import ESTIMATORS, SPLITS, TERMS
+from capmodel.report.card import ESTIMATORS, LEFT_OUT, SPLITS, TERMS
 from capmodel.report.document import Picture
 from capmodel.report.fields import level_name, shortened
 from capmodel.report.numbers import number, percent, whole
@@ -68,15 +68,16 @@ def grade_picture(grade_card: Sequence[Row], noise_floor: float | None) -> Pictu
     cover = {(row["split"], row["estimator"]): row.get("coverage_90") for row in grade_card}
     inside = {ESTIMATORS[n]: [cover.get((split, n)) for split in splits] for n in names}
     covered = any(share is not None for row in inside.values() for share in row)
+    left_out = [LEFT_OUT[split] for split in splits]
     height = 0.9 + 0.32 * len(splits)
     with figure(6.7, height) as fig:
         if covered:
             left, right = fig.subplots(1, 2, sharey=True, width_ratios=(3, 2))
-            draw_grades(left, splits, values, noise_floor, legend=False)
-            draw_coverage(right, splits, inside)
+            draw_grades(left, left_out, values, noise_floor, legend=False)
+            draw_coverage(right, left_out, inside)
             above_panels(fig, left, height)
         else:
-            draw_grades(fig.subplots(), splits, values, noise_floor)
+            draw_grades(fig.subplots(), left_out, values, noise_floor)
         svg = to_svg(fig, text_as_text=True)
     best = "; ".join(
         f"{split}: {ESTIMATORS[n]} {percent(mape[split, n])}"
@@ -118,7 +119,7 @@ def residual_picture(residuals: Row, noise_floor: float | None) -> Picture | Non
     caption = f"{whole(len(measured))} rows the fit did not see: predicted against measured, and "
     caption += "what is left over."
     if noise_floor is not None:
-        caption += " The grey band is the noise of the measurements."
+        caption += f" Grey: the noise of the measurements, {percent(noise_floor)} either way."
     return Picture(svg, caption, f"Scatter of predictions; on average {off} off.")
 
 

@@ -2,14 +2,15 @@
 
 import os
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> Path:
     """Write `data` [byte] to `path` by way of a temporary file beside it, and return the path.
 
-    Raises `ValueError` if `path` is a folder or its folder is missing; a write that fails or is
-    stopped leaves what stood there before.
+    Raises `ValueError` if `path` is a folder, its folder is missing or takes no file; a write that
+    fails or is stopped leaves what stood there before.
     """
     target = Path(path)
     if target.is_dir():
@@ -20,6 +21,12 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> Path:
     try:
         part.write_bytes(data)
         os.replace(part, target)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ValueError(
+            f"Got {target}, but it cannot be written ({why}): name another place"
+        ) from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
     return target

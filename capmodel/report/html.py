@@ -25,17 +25,19 @@ h2 { color: #0072b2; margin: 2.4rem 0 .6rem; }
 .facts div { border-top: 2px solid #0072b2; padding-top: .4rem; }
 .facts dt, .facts dd.note { font-size: .875rem; color: #5a5a5a; margin: 0; }
 .facts dd.value { font-size: 1.6rem; font-weight: 700; margin: 0; line-height: 1.25; }
-dl.pairs { display: grid; grid-template-columns: minmax(8rem, 20rem) 1fr; gap: .2rem 1rem; }
-dl.pairs dt { color: #5a5a5a; } dl.pairs dd { margin: 0; }
+dl.pairs { display: grid; gap: .2rem 1rem;
+           grid-template-columns: minmax(6rem, 20rem) minmax(min-content, 1fr); }
+dl.pairs dt { color: #5a5a5a; } dl.pairs dd { margin: 0; overflow-wrap: break-word; }
 .scroll { overflow-x: auto; margin: 1rem 0; }
-table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; min-width: min(100%, 26rem); font-size: .875rem;
+        font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding-bottom: .4rem; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #d8d8d8;
          vertical-align: top; overflow-wrap: normal; }
 th { border-bottom: 2px solid #5a5a5a; vertical-align: bottom; }
 .number { text-align: right; white-space: nowrap; }
 tr.strong td { font-weight: 700; } tr.faint td { color: #5a5a5a; }
-figure { margin: 1.2rem 0; } figure svg { max-width: 100%; height: auto; }
+figure { margin: 1.2rem 0; } figure svg { width: 100%; height: auto; }
 pre { background: #f5f5f5; padding: .7rem; white-space: pre-wrap; font-size: .8rem; }
 footer { border-top: 1px solid #d8d8d8; margin-top: 3rem; padding-top: .5rem; }
 @media print { body { max-width: none; } .scroll { overflow: visible; } }

@@ -16,7 +16,8 @@ def load_plan(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     source = Path(path)
     try:
-        plan = json.loads(source.read_text(encoding="utf-8-sig"), parse_constant=_no_number)
+        text = source.read_text(encoding="utf-8-sig")
+        plan = json.loads(text, parse_constant=_no_number, parse_int=_bounded)
     except FileNotFoundError as error:
         raise ValueError(f"Got {source}, but no such file exists") from error
     except IsADirectoryError as error:
@@ -27,6 +28,8 @@ def load_plan(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(
             f"Got {source}, but it is not whole JSON (line {error.lineno}: {error.msg})"
         ) from error
+    except PermissionError as error:
+        raise ValueError(f"Got {source}, but it may not be read") from error
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f"Got {source}, but no plan has a number or a nesting as large as in it"
@@ -37,6 +40,17 @@ def load_plan(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(f"{source}: {error}") from error
     result: dict[str, Any] = plan
     return result
+
+
+def _bounded(digits: str) -> int:
+    """An integer that a float can hold; of others no plan has one."""
+    value = int(digits)
+    if abs(value) > MOST:
+        raise ValueError(f"{digits[:20]}... is beyond any number of a plan")
+    return value
+
+
+MOST = 10**300
 
 
 def _no_number(text: str) -> None:

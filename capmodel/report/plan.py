@@ -137,6 +137,8 @@ def _reproduce(plan: Row) -> list[Block]:
     if plan.get("command"):
         blocks.append(Code(plan["command"]))
     rows = [("Package", f"capmodel {plan['package_version']}"), ("Seed", str(plan["seed"]))]
+    if plan.get("date"):
+        rows.append(("Date", f"{plan['date']} (--date {plan['date']})"))
     if plan.get("engine"):
         rows.append(("Engine asked for", str(plan["engine"])))
     card = plan.get("calibration")

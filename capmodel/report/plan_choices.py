@@ -182,6 +182,15 @@ def alternatives_blocks(plan: Row) -> list[Block]:
     rows = [{**best, "dollars_per_hour": best["dollars_per_hour"]["estimate"]}]
     rows += plan["alternatives"][:MOST_ROWS]
     blocks: list[Block] = [_front(plan["pareto"], best), _costs(rows), _operations(rows)]
+    if plan["tried"]:
+        blocks.insert(
+            2,
+            Text(
+                "Estimates and simulation differ a little: of the chosen fleet the simulation "
+                "decides, so that it may pass or miss the promises here by estimate.",
+                small=True,
+            ),
+        )
     left = len(plan["alternatives"]) - MOST_ROWS
     if left > 0:
         blocks.append(Text(f"{whole(left)} dearer fleets more stand in plan.json.", small=True))
@@ -230,8 +239,8 @@ def _cells(row: Row, *keys: str) -> tuple[str, ...]:
 
 def _costs(rows: Sequence[Row]) -> Table:
     return Table(
-        "Fleets that keep the promises by estimate, the chosen one first. Capacity: requests a "
-        "second one replica carries within them.",
+        "The chosen fleet, and others that keep the promises by estimate but cost as much or "
+        "more. Capacity: requests a second one replica carries within them.",
         (
             Column("No.", True),
             *_FLEET,
@@ -305,6 +314,13 @@ def _tried(rows: Sequence[Row]) -> Table:
     )
 
 
+def _gpus_of(rows: Sequence[Row], stage: str, at_most: int = 12) -> str:
+    """The GPUs of the candidates set aside at `stage`, the rest counted."""
+    names = list(dict.fromkeys(str(row["gpu"]) for row in rows if row["stage"] == stage))
+    more = f" and {len(names) - at_most} more" if len(names) > at_most else ""
+    return ", ".join(names[:at_most]) + more
+
+
 def rejected_blocks(plan: Row) -> list[Block]:
     """Every candidate set aside, with its reason."""
     rows = plan["rejected"]
@@ -312,7 +328,8 @@ def rejected_blocks(plan: Row) -> list[Block]:
         return [Text("No candidate was set aside.")]
     counts = Counter(row["stage"] for row in rows)
     said = tuple(
-        f"{whole(count)}: {STAGES.get(stage, stage)}" for stage, count in counts.most_common()
+        f"{whole(count)}: {STAGES.get(stage, stage)} ({_gpus_of(rows, stage)})"
+        for stage, count in counts.most_common()
     )
     blocks: list[Block] = [
         Text(f"{whole(len(rows))} candidate{'s were' if len(rows) > 1 else ' was'} set aside."),

@@ -23,7 +23,7 @@ from capmodel.report.fields import (
     limit_words,
     one_fails_words,
 )
-from capmodel.report.numbers import NONE, number, whole
+from capmodel.report.numbers import NONE, number, percent, whole
 from capmodel.report.plan_figures import cost_picture
 from capmodel.units import format_dollars, format_percent, format_seconds
 
@@ -53,19 +53,23 @@ def _feasible(plan: Row) -> list[Block]:
     several = "replicas, each of" if best["replicas"] > 1 else "replica of"
     replicas = f"{whole(best['replicas'])} {several} {gpus}"
     kept = "within the promises" if _promises(plan["slo"]) else "(no latency was promised)"
+    doubt = doubt_words(plan)
     blocks: list[Block] = [
         Verdict(
             f"{best['n_gpus']} × {best['gpu']} for {format_dollars(cost['estimate'])} an hour",
             f"They serve {plan['model']['name']} {kept}: {replicas}, weights in "
-            f"{best['weight_dtype']}, KV cache in {best['kv_dtype']}. {_load(plan['workload'])}",
+            f"{best['weight_dtype']}, KV cache in {best['kv_dtype']}. {_load(plan['workload'])}"
+            + (f" {doubt}" if doubt else ""),
+            "caution" if doubt else "yes",
         ),
         Facts(
             (
-                Fact("GPUs", whole(best["n_gpus"]), _replica_range(best)),
+                Fact("GPUs", whole(best["n_gpus"]), _replica_range(plan)),
                 Fact(
                     "Cost an hour",
                     format_dollars(cost["estimate"]),
-                    f"{format_dollars(cost['low'])} to {format_dollars(cost['high'])}",
+                    f"{format_dollars(cost['low'])} to {format_dollars(cost['high'])}"
+                    + (" and more" if never_kept(plan) else ""),
                 ),
                 Fact(
                     "A million output tokens",
@@ -149,7 +153,45 @@ def _load(workload: Row) -> str:
     )
 
 
-def _replica_range(best: Row) -> str:
+def doubt_words(plan: Row) -> str:
+    """What keeps the answer from being one to buy on, in a sentence or two; or nothing."""
+    card = plan["calibration"]
+    low, high = card["low_factor"], card["high_factor"]
+    said = []
+    if never_kept(plan):
+        said.append(
+            "At the slow end of the step time's interval no number of these GPUs keeps the "
+            "promised time per token."
+        )
+    if high > WIDE * low:
+        said.append(
+            "The step time on these GPUs is hardly known: measure a few runs before renting them "
+            "(capmodel fit --suggest)."
+        )
+    return " ".join(said)
+
+
+# An interval whose high end is this many times the low end is no ground to buy on.
+WIDE = 4.0
+
+
+def never_kept(plan: Row) -> bool:
+    """Whether, at the slow end, even a sequence alone takes longer a token than was promised."""
+    promised, steps = plan["slo"]["tpot_s"], plan["steps"]
+    if promised is None or not steps:
+        return False
+    lightest = min(steps, key=lambda row: row["batch"])
+    # Its step holds the load's prompts too; without them it is at least this long.
+    return bool(lightest["step_s"][2] * (1 - lightest["prefill_share"]) > promised)
+
+
+def _replica_range(plan: Row) -> str:
+    best = plan["recommendation"]
+    if never_kept(plan):
+        return (
+            f"{whole(best['replicas_low'])} replicas at the fast end of the step time's interval; "
+            "at the slow end none suffice"
+        )
     if best["replicas_low"] == best["replicas_high"]:
         return "as many at either end of the step time's interval"
     return (
@@ -216,11 +258,16 @@ def _binds(plan: Row) -> str:
 
 def _how_sure(plan: Row) -> str:
     calibration = plan["calibration"]
-    text = (
-        f"The step time may be {calibration['low_factor']:.2f} to "
-        f"{calibration['high_factor']:.2f} times the estimate (calibration "
-        f"{calibration['id'] or 'given'}). "
-    )
+    low, high = calibration["low_factor"], calibration["high_factor"]
+    given = calibration["id"] or "given"
+    if low == high == 1.0:
+        text = f"No interval of the step time is known (calibration {given}). "
+    else:
+        text = (
+            f"In 9 of 10 cases the step time is {number(low)} to {number(high)} times the estimate "
+            f"(calibration {given}). "
+        )
+    text += _held_out(calibration)
     simulation = plan["simulation"]
     if simulation:
         text += (
@@ -232,6 +279,21 @@ def _how_sure(plan: Row) -> str:
     else:
         text += "Latencies are steady-state estimates; nothing was simulated."
     return text
+
+
+def _held_out(calibration: Row) -> str:
+    """The mean error on what a fit had not seen, in a sentence; or nothing.
+
+    Deployments are left out where the step times are of this engine and GPU, else whole GPUs.
+    """
+    split = "deployment" if " on " in (calibration.get("basis") or "") else "gpu"
+    rows = [row for row in calibration.get("grade_card") or () if row["split"] == split]
+    errors = {row["estimator"]: row["mape"] for row in rows}
+    error = errors.get("regressor", errors.get("roofline"))
+    if error is None:
+        return ""
+    left_out = "deployments" if split == "deployment" else "GPUs"
+    return f"On {left_out} left out of the fit the estimate is {percent(error)} off on average. "
 
 
 def _one_fails(plan: Row) -> str:

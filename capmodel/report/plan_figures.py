@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from capmodel.plots.budget import draw_memory
-from capmodel.plots.choices import Candidate, Swing, draw_cost_latency, draw_tornado
+from capmodel.plots.choices import Candidate, Swing, draw_cost_latency, draw_tornado, pareto_front
 from capmodel.plots.memory import draw_frontier
 from capmodel.plots.steps import StepCurve, draw_step_time, draw_terms, draw_tokens_per_s
 from capmodel.plots.style import figure, to_svg
@@ -136,8 +136,10 @@ def cost_picture(plan: Row) -> Picture:
         seen.setdefault(
             key, Candidate(name, latency, row["dollars_per_hour"], True, chosen=row is fleets[0])
         )
+    fleets_seen = list(seen.values())
+    near = near_the_front(fleets_seen)
     with figure(6.7, 2.8) as fig:
-        draw_cost_latency(fig.subplots(), list(seen.values()), "Mean time of a request")
+        draw_cost_latency(fig.subplots(), near, "Mean time of a request")
         svg = to_svg(fig, text_as_text=True)
     front = "; ".join(
         f"{fleet_name(row)} {format_dollars(row['dollars_per_hour'])} an hour at "
@@ -149,7 +151,22 @@ def cost_picture(plan: Row) -> Picture:
         "Ringed: the chosen fleet. The line joins those that none is both cheaper and faster than; "
         "grey: the rest that keep the promises."
     )
+    far = len(fleets_seen) - len(near)
+    if far:
+        caption += f" Not drawn: {whole(far)} whose cost is far above the line's."
     return Picture(svg, caption, f"Scatter of cost over latency. On the front: {front}.")
+
+
+def near_the_front(fleets: Sequence[Candidate]) -> list[Candidate]:
+    """Those that cost no more than half again the dearest that is worth its money, or chosen.
+
+    A few fleets at many times that cost would press all others into one line.
+    """
+    cost = np.array([fleet.dollars_per_hour for fleet in fleets])
+    latency = np.array([fleet.latency_s for fleet in fleets])
+    front = pareto_front(latency, cost, np.ones(len(fleets), dtype=bool))
+    most = 1.5 * max(cost[front], default=0.0)
+    return [fleet for fleet in fleets if fleet.chosen or fleet.dollars_per_hour <= most]
 
 
 def tornado_picture(sensitivities: Sequence[Row]) -> Picture:

@@ -121,20 +121,18 @@ def steps_blocks(plan: Row) -> list[Block]:
             Text(f"A larger batch runs into {crossover['ceiling']}.", lead="The ceiling."),
             Pairs(
                 (
-                    ("Pool full at batch", cell("batch", crossover["pool_full"])),
-                    (
-                        "Cache reads take longest from",
-                        cell("batch", crossover["cache_longest_from"]),
-                    ),
-                    (
-                        "Doubling gives under a quarter from",
-                        cell("batch", crossover["half_gain"]),
-                    ),
+                    ("Pool full at batch", _from(crossover["pool_full"])),
+                    ("Cache reads take longest from", _from(crossover["cache_longest_from"])),
+                    ("Doubling gives under a quarter from", _from(crossover["half_gain"])),
                 )
             ),
         ]
     blocks += [shares_picture(rows), _steps_table(rows)]
     return blocks
+
+
+def _from(batch: float | None) -> str:
+    return "no batch looked at" if batch is None else cell("batch", batch)
 
 
 def _steps_table(rows: list[Row]) -> Table:

@@ -216,7 +216,11 @@ def _is_number(value: Any) -> bool:
 
 
 def _finite(value: float) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)
+    """Whether a float holds it: integers of JSON have no end."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 _WORDS: dict[Any, Any] = {

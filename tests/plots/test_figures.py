@@ -173,6 +173,57 @@ def test_memory_parts_end_where_the_next_begins():
         assert [bar.get_width() for bar in axes.patches] == [2, 3]
 
 
+def test_a_part_of_memory_keeps_its_colour_when_another_is_left_out():
+    parts = {"weights": 30 * 2**30, "graphs": 1.0, "cache": 40 * 2**30}
+    with figure() as fig:
+        few = draw_memory(fig.subplots(), parts, 80 * 2**30).patches
+        colour, hatch = few[-1].get_facecolor(), few[-1].get_hatch()
+    with figure() as fig:
+        all_parts = draw_memory(fig.subplots(), {**parts, "graphs": 2**30}, 80 * 2**30).patches
+    assert len(few) == 2
+    assert (all_parts[-1].get_facecolor(), all_parts[-1].get_hatch()) == (colour, hatch)
+
+
+def test_wide_parts_of_memory_are_named_at_the_bar_and_no_names_overlap():
+    small = {f"part {i}": 2**28 for i in range(4)}
+    with figure(6.7, 1.5) as fig:
+        axes = draw_memory(
+            fig.subplots(), {"weights": 33 * 2**30, **small, "KV cache": 40 * 2**30}, 80 * 2**30
+        )
+    heights = {text.get_text(): text.xyann[1] for text in axes.texts}
+    assert heights["weights 33.0"] == heights["KV cache 40.0"] == min(heights.values())
+    # The four stand side by side, narrower than their names: none shares a line with another.
+    stacked = {text.xyann[1] for text in axes.texts if text.get_text().startswith("part")}
+    assert len(stacked) == 4
+
+
+def _wide(factor: float) -> StepCurve:
+    plain = _curve()
+    step = plain.step_time_s
+    return StepCurve(plain.label, plain.batch_size, step, plain.fits, step / 2, step * factor)
+
+
+def test_a_band_that_would_press_the_lines_flat_is_drawn_on_a_log_axis():
+    for factor, scale in ((1.5, "linear"), (38.0, "log")):
+        with figure() as fig:
+            axes = draw_step_time(fig.subplots(), [_wide(factor)], 0.05)
+            assert axes.get_yscale() == scale
+            assert axes.get_ylim()[0] < axes.get_ylim()[1]
+            assert _beyond_edge(fig) == []
+
+
+@pytest.mark.parametrize("batch", [1.5, 4.0, 20.0, 60.0, 120.0])
+def test_the_name_of_a_marked_batch_covers_no_part_of_the_curve(batch):
+    with figure(3.3, 2.7) as fig:
+        axes = draw_tokens_per_s(fig.subplots(), [_curve(slope=1e-4)], marks={"doubling": batch})
+        fig.canvas.draw()
+        name = next(text for text in axes.texts if text.get_text() == "doubling")
+        box = name.get_window_extent()
+        curve = _curve(slope=1e-4)
+        points = np.column_stack([curve.batch_size, curve.batch_size / curve.step_time_s])
+        assert not any(box.contains(*axes.transData.transform(point)) for point in points)
+
+
 def test_pareto_front_keeps_only_the_unbeaten():
     # (1, 9) and (2, 5) stand; (3, 6) is beaten by (2, 5); (4, 1) is not allowed; (5, 5) ties.
     x, y = np.array([1, 2, 3, 4, 5]), np.array([9, 5, 6, 1, 5])

@@ -181,3 +181,20 @@ def test_files_that_are_no_plan_are_refused_by_name(tmp_path, content, message):
 def test_a_folder_is_refused(tmp_path):
     with pytest.raises(ValueError, match="folder"):
         load_plan(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["plan.pdf", "plan.html"])
+def test_a_report_never_takes_the_place_of_its_plan(tmp_path, name):
+    plan = tmp_path / name
+    before = json.dumps(plans.infeasible())
+    plan.write_text(before)
+    calls = [[str(plan), "-o", str(plan)]]
+    if name.endswith(".pdf"):
+        calls.append([str(plan)])  # the default place is the plan itself
+    (tmp_path / "link.pdf").symlink_to(plan)
+    calls.append([str(plan), "-o", str(tmp_path / "link.pdf")])
+    for words in calls:
+        refused = CliRunner().invoke(report_command, words)
+        assert refused.exit_code == 2
+        assert "another file than the plan" in refused.output
+    assert plan.read_text() == before

@@ -15,6 +15,7 @@ from summaries import bare, crowded, infeasible, non_latin, summary
 
 from capmodel.report import write_run_pdf
 from capmodel.report.document import Document, Section, Text
+from capmodel.report.files import write_whole
 from capmodel.report.pdf import render_pages, render_pdf
 from capmodel.report.run import run_document
 
@@ -149,3 +150,14 @@ def test_a_missing_folder_is_named(tmp_path):
 def test_any_string_sets(string):
     section = Section(string, (Text(string, lead=string),))
     assert render_pdf(Document(string, string, None, string, (section,))).startswith(b"%PDF")
+
+
+def test_a_place_that_takes_no_file_is_named_and_nothing_is_left(tmp_path, monkeypatch):
+    def full(path, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    target = tmp_path / "plan.pdf"
+    with pytest.raises(ValueError, match=r"plan\.pdf, but it cannot be written \(no space left"):
+        write_whole(target, b"x")
+    assert list(tmp_path.iterdir()) == []

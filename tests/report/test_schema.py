@@ -120,6 +120,7 @@ def test_specs():
     assert breach({}, Each({"*": str, "a": str}), "x") == "x.a is missing"
     assert breach(True, int, "x") == "x is True, but expected a number"
     assert breach(float("inf"), float, "x") == "x is inf, but expected a number"
+    assert "x is 1000" in str(breach(10**400, float, "x"))
     assert breach("ab", [str], "x") == "x is 'ab', but expected a list"
     assert set(PLAN) >= {"message", "rejected"}
 
@@ -129,6 +130,7 @@ def test_specs():
     [
         ("[" * 100_000, "nesting"),
         ('{"kind": "plan", "schema_version": ' + "9" * 5000 + "}", "as large"),
+        ('{"kind": "plan", "energy": {"x": ' + "9" * 400 + "}}", "as large"),
         ('{"kind": "plan", "schema_version": 99}', "install the capmodel that wrote it"),
         ('{"kind": "plan", "schema_version": "x"}', "plan again with this capmodel"),
     ],

@@ -1,0 +1,134 @@
+"""How far a plan may be trusted, told where it decides: never more than its own figures bear."""
+
+import copy
+
+import plans
+import pytest
+
+from capmodel.plots.choices import Candidate
+from capmodel.report.card import rows_blocks
+from capmodel.report.document import Bullets, Facts, Pairs, Table, Text, Verdict
+from capmodel.report.plan import plan_document
+from capmodel.report.plan_decision import decision_blocks, doubt_words, never_kept
+from capmodel.report.plan_figures import near_the_front
+
+
+def _first(plan, kind):
+    return next(block for block in decision_blocks(plan) if isinstance(block, kind))
+
+
+def _said(plan, lead):
+    texts = [block for block in decision_blocks(plan) if isinstance(block, Text)]
+    return next(block.text for block in texts if block.lead == lead)
+
+
+def _with_interval(low, high):
+    """The plan, its steps and interval as a calibration with these ends gives them."""
+    made = plans.plan()
+    made["calibration"] |= {"low_factor": low, "high_factor": high}
+    for row in made["steps"]:
+        middle = row["step_s"][1]
+        row["step_s"] = [low * middle, middle, high * middle]
+    return made
+
+
+def test_an_interval_says_how_often_it_holds():
+    assert _said(_with_interval(0.8, 1.25), "How sure.").startswith(
+        "In 9 of 10 cases the step time is 0.800 to 1.25 times the estimate"
+    )
+    assert "No interval" in _said(_with_interval(1.0, 1.0), "How sure.")
+
+
+def test_a_step_time_that_is_hardly_known_is_no_ground_to_buy_on():
+    known, unknown = _with_interval(0.8, 1.25), _with_interval(0.4, 38.0)
+    assert _first(known, Verdict).tone == "yes"
+    assert doubt_words(known) == ""
+    assert _first(unknown, Verdict).tone == "caution"
+    assert "hardly known" in _first(unknown, Verdict).text
+
+
+def test_no_count_of_replicas_is_named_where_none_keeps_the_promise():
+    made = _with_interval(0.4, 38.0)
+    # One sequence alone: 10 ms and more at the estimate is beyond 50 ms at 38 times that.
+    assert made["steps"][0]["step_s"][1] > 0.05 / 38
+    assert never_kept(made)
+    fleet, cost, *_ = _first(made, Facts).items
+    assert "none suffice" in fleet.note
+    assert cost.note.endswith("and more")
+    made["slo"]["tpot_s"] = None
+    assert not never_kept(made)
+    assert "none suffice" not in _first(made, Facts).items[0].note
+
+
+@pytest.mark.parametrize(
+    ("basis", "said"),
+    [("vllm on h100-sxm", "deployments left out of the fit the estimate is 6.7 %"),
+     ("all engines and GPUs pooled", "GPUs left out of the fit the estimate is 43.9 %"),
+     (None, "GPUs left out of the fit the estimate is 43.9 %")],
+)  # fmt: skip
+def test_the_error_named_is_that_of_what_the_plan_does(basis, said):
+    made = plans.plan()
+    row = dict.fromkeys(("median_ape", "p90_ape", "bias", "r2", "r2_log", "coverage_90"), 0.1)
+    made["calibration"] |= {
+        "basis": basis,
+        "grade_card": [
+            {**row, "split": split, "estimator": estimator, "mape": mape, "n": 9}
+            for split, estimator, mape in [
+                ("deployment", "roofline", 0.103),
+                ("deployment", "regressor", 0.067),
+                ("gpu", "roofline", 0.439),
+            ]
+        ],
+    }
+    assert said in _said(made, "How sure.")
+
+
+def _section(plan, title):
+    return next(s for s in plan_document(plan).sections if s.title == title).blocks
+
+
+def test_a_batch_that_is_not_reached_is_no_dash():
+    made = plans.plan()
+    made["crossover"]["cache_longest_from"] = None
+    pairs = [b for b in _section(made, "Step time and tokens per second") if isinstance(b, Pairs)]
+    assert dict(pairs[0].items)["Cache reads take longest from"] == "no batch looked at"
+
+
+def test_the_day_can_be_given_again():
+    pairs = [b for b in _section(plans.plan(), "How to reproduce this") if isinstance(b, Pairs)]
+    assert dict(pairs[0].items)["Date"] == "2026-03-01 (--date 2026-03-01)"
+
+
+def test_every_reason_names_the_gpus_it_stopped_also_past_the_rows_shown():
+    made = plans.forty()
+    priceless = {**made["rejected"][0], "stage": "price", "gpu": "priceless"}
+    made["rejected"] += [priceless, {**priceless, "tp": 2}]
+    bullets = next(
+        b for b in _section(made, "Candidates set aside") if isinstance(b, Bullets)
+    ).items
+    assert "2: no price is known (priceless)" in bullets
+    assert any("and 28 more" in line for line in bullets)
+
+
+def test_rows_set_aside_say_why():
+    table = rows_blocks({"read": 9, "used": 7, "set_aside": {"below_floor": 1, "odd": 1}}, ())[1]
+    assert isinstance(table, Table)
+    why = {row[0]: row[2] for row in table.rows}
+    assert why["below_floor"] == "faster than its bytes can be read or its FLOP done"
+    assert why["odd"] == "–"
+
+
+def test_the_figure_of_costs_is_not_pressed_flat():
+    front = [Candidate("cheap", 8.0, 7.0, True, chosen=True), Candidate("fast", 2.0, 80.0, True)]
+    near, far = Candidate("near", 9.0, 119.0, True), Candidate("far", 9.0, 121.0, True)
+    assert near_the_front([*front, near, far]) == [*front, near]
+    dear = Candidate("chosen", 9.0, 1000.0, True, chosen=True)
+    assert dear in near_the_front([*front, dear])
+
+
+def test_fleets_left_out_of_the_figure_are_counted():
+    made = plans.plan()
+    best = made["recommendation"]
+    far = {**best, "gpu": "far", "dollars_per_hour": 1e5}
+    made["alternatives"].append(copy.deepcopy(far))
+    assert "Not drawn: 1 whose cost" in decision_blocks(made)[-1].caption
