@@ -61,7 +61,8 @@ print(model.complete("And it came to pass in those days, that", 50))
 #
 # A scale is shared by a token, by one head of a token, or by a channel over a group of tokens; keys
 # are stored before or after RoPE turns them. Bytes count scales and zero points, so int4 is not a
-# quarter of 16 bits. Change is relative to the full cache; the interval is Student's t over text windows.
+# quarter of 16 bits. Change is relative to the full cache; the interval is Student's t over windows
+# of text.
 
 # %%
 quantised = [t for t in treatments() if t.family != "evicted"]

@@ -81,12 +81,18 @@ def test_an_odd_token_is_stored_too(tokens: int) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "x",
-    [np.ones((2, 2)), np.ones((0, 1, 2, 2)), np.ones((1, 1, 2, 0)), np.full((1, 1, 2, 2), np.nan)]
-    + [np.full((1, 1, 2, 2), 1e39), np.ones((1, 1, 2, 2), int)],
+    [
+        np.ones((2, 2)),
+        np.ones((0, 1, 2, 2)),
+        np.ones((1, 1, 2, 0)),
+        np.full((1, 1, 2, 2), np.nan),
+        np.full((1, 1, 2, 2), 1e39),
+        np.ones((1, 1, 2, 2), int),
+    ],
     ids=["2 axes", "no rows", "no width", "nan", "too large", "whole"],
 )
 def test_what_is_no_cache_is_refused(x: np.ndarray, dtype: str) -> None:
-    with pytest.raises(ValueError, match="^Got .* but expected "):
+    with pytest.raises(ValueError, match=r"^Got .* but expected "):
         code_cache(x, dtype)
 
 

@@ -22,8 +22,13 @@ def tenth_step(kind: str, absorbed: bool = False) -> Counters:
 @pytest.mark.parametrize(
     ("kind", "kv_heads", "read"),
     # 4 heads of 8, two layers; `sliding` and `sinks` keep 4 tokens (and 2 sinks) in one of them.
-    [("mha", 4, (10, 10)), ("gqa", 2, (10, 10)), ("mqa", 1, (10, 10))]
-    + [("sliding", 2, (4, 10)), ("sinks", 2, (6, 10))],
+    [
+        ("mha", 4, (10, 10)),
+        ("gqa", 2, (10, 10)),
+        ("mqa", 1, (10, 10)),
+        ("sliding", 2, (4, 10)),
+        ("sinks", 2, (6, 10)),
+    ],
 )
 def test_softmax_attention(kind: str, kv_heads: int, read: tuple[int, int]) -> None:
     found = tenth_step(kind)

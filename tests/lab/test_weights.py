@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import pickle
 from pathlib import Path
 
@@ -79,3 +80,79 @@ def test_the_command_line_says_it_without_a_traceback(
     load_language_model.cache_clear()
     assert stop.value.code == 2
     assert capsys.readouterr().err.startswith("capmodel: Got no model file")
+
+
+def arrays() -> dict[str, np.ndarray]:
+    with np.load(bundled_path(weights.FILE)) as held:
+        return {name: held[name] for name in held.files}
+
+
+def as_bytes(value: object) -> np.ndarray:
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+def facts(**changed: object) -> np.ndarray:
+    return as_bytes({**json.loads(arrays()["config"].tobytes()), **changed})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({name: None} for name in ("q", "head", "merges", "alphabet", "held_out", "training")),
+        *({name: np.zeros(3)} for name in ("embedding", "head", "down", "final_norm", "merges")),
+        *({name: np.full_like(arrays()[name], np.nan)} for name in ("q", "mlp_norm", "embedding")),
+        {"q": arrays()["q"].astype(int)},
+        {"alphabet": np.frombuffer(b"ab", np.uint8)},
+        {"alphabet": np.full(63, 255, np.uint8)},
+        {"merges": np.full_like(arrays()["merges"], 1023)},
+        {"held_out": np.zeros(0, np.uint8)},
+        {"training": as_bytes({})},
+        {"training": as_bytes([])},
+        {"training": as_bytes({"ngram_order": 8, "ngram_perplexity": 0})},
+        {"config": np.frombuffer(b"[" * 200_000, np.uint8)},
+        *({"config": facts(n_layers=n)} for n in (0, 2, 4, 10**9, None, "3", 3.5)),
+        *({"config": facts(context=n)} for n in (0, -1, 10**9, None)),
+        *({"config": facts(**{n: 10**6})} for n in ("hidden_size", "vocab_size", "n_heads")),
+        {"config": facts(rope_base=0)},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_a_file_of_other_arrays_is_refused_when_it_is_read_not_when_it_is_used(
+    tmp_path: Path, changed: dict[str, np.ndarray | None]
+) -> None:
+    path = tmp_path / "own.npz"
+    np.savez(path, **{k: v for k, v in {**arrays(), **changed}.items() if v is not None})
+    with pytest.raises(ValueError, match=r"Got own.npz, which cannot be read"):
+        weights.read_model(path, hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def refused(path: Path) -> str:
+    try:
+        weights.read_model(path, hashlib.sha256(path.read_bytes()).hexdigest())
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damage_anywhere_is_one_line_even_when_its_sum_is_given(tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    content = bytearray(bundled_path(weights.FILE).read_bytes())
+    # Half of them inside the compressed arrays, half in the archive's directory at the end.
+    near = len(content) if seed % 2 else 1800
+    for place in rng.integers(len(content) - near, len(content), 5):
+        content[place] ^= int(rng.integers(1, 256))
+    path = tmp_path / "own.npz"
+    path.write_bytes(content)
+    refusal = refused(path)
+    # The archive's directory holds dates and attributes nobody reads.
+    assert refusal.startswith("Got own.npz, which cannot be read") or (
+        seed % 2 == 0 and not refusal
+    )
+
+
+@pytest.mark.parametrize("path", [5, "folder", "no/such/file"])
+def test_what_is_no_file_is_one_line(tmp_path: Path, path: object) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ValueError, match=r"^Got no model file"):
+        weights.read_model(tmp_path / path if isinstance(path, str) else path)  # type: ignore[arg-type]
