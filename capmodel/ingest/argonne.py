@@ -66,7 +66,10 @@ def recognises(first: Mapping[str, object]) -> bool:
 
 
 def read_argonne(raw: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the table in the columns of RUNS, unchecked. One row in, one row out."""
+    """Rows of the table in the columns of RUNS, unchecked. One row in, one row out.
+
+    raw: the fields of VARIABLE_MAP; its index is the rows' number in the file.
+    """
     output, batch = numbers(raw, "output_len"), numbers(raw, "batch_size")
     gpu = raw["gpu"].map(GPUS).fillna(raw["gpu"])
     devices = numbers(raw, "n_gpus") * np.where(gpu == "mi250-die", 2.0, 1.0)
@@ -75,7 +78,7 @@ def read_argonne(raw: pd.DataFrame) -> pd.DataFrame:
     layer_split = (engine == "llama.cpp").to_numpy()
     return pd.DataFrame(
         {
-            "run_id": [f"argonne-{row}" for row in range(1, len(raw) + 1)],
+            "run_id": [f"argonne-{row}" for row in raw.index],
             "source": "Argonne LLM-Inference-Bench, measured end to end",
             "gpu": gpu,
             "n_gpus": devices,

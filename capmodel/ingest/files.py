@@ -1,31 +1,22 @@
 """From paths to runs: recognise, read, complete, check; bad files are listed, good ones kept."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from capmodel.cells import text_cells
-from capmodel.ingest import llama_bench, own
+from capmodel.ingest.batches import FILES, Picked, Table, is_small, pick, read_together
 from capmodel.ingest.differencing import difference
 from capmodel.ingest.documents import Document, refuse
-from capmodel.ingest.given import ASKED, Given, complete, given_for
-from capmodel.ingest.json_text import json_records
-from capmodel.ingest.large import is_large, table_chunks
+from capmodel.ingest.given import Given, given_for
 from capmodel.ingest.opening import open_document
 from capmodel.ingest.paths import expand_paths
-from capmodel.ingest.picking import pick_records, pick_table
-from capmodel.ingest.tabular import read_csv, read_markdown, read_parquet
+from capmodel.ingest.reading import iter_runs, no_aside
 from capmodel.ingest.tools import NoBenchmark, Tool, check_format, identify
 from capmodel.own_entries import OwnEntries
-from capmodel.runs import GPU_COLUMNS, RUNS, SHAPE_COLUMNS, RunsError, validate_runs
-
-CHUNK = 150_000  # rows read, checked and written at a time
-
+from capmodel.runs import GPU_COLUMNS, RUNS, SHAPE_COLUMNS, RunsError
 
 READ, NO_BENCHMARK, REFUSED = "read", "no benchmark", "refused"
 
@@ -86,151 +77,121 @@ def read_expanded(
     check_format(format)
     if not files:
         raise ValueError("Got no file to read; name at least one that holds runs")
-    tables: list[pd.DataFrame] = []
-    asides: list[pd.DataFrame] = []
-    reports: list[FileReport] = []
-    entries = OwnEntries()
-    for path, named in files:
+    reading = _Reading(files, format, given or Given())
+    for place, (path, _) in enumerate(files):
+        reading.take(place)
         if progress:
             progress(path.stat().st_size if path.is_file() else 0)
+    return reading.ended()
+
+
+class _Reading:
+    """Files on their way to one table; small ones wait for others of their tool."""
+
+    def __init__(self, files: Sequence[tuple[Path, bool]], format: str, given: Given) -> None:
+        self.files, self.format, self.given = files, format, given
+        self.reports: dict[int, FileReport] = {}
+        self.tables: list[Table] = []
+        self._waiting: dict[str, list[list[Picked]]] = {}
+        self._entries = OwnEntries()
+
+    def take(self, place: int) -> None:
+        """Read a file, or pick what is needed of it until there are enough of its kind."""
+        path, _ = self.files[place]
         try:
-            name, runs, aside = _read_one(path, format, given or Given())
-            entries.add(runs, SHAPE_COLUMNS, GPU_COLUMNS, str(path))
+            document = open_document(path)
+            tool = identify(document, self.format)
+            facts = given_for(path, self.given)
+            if is_small(document, tool):
+                self._wait(pick(place, document, tool, facts))
+                return
+            table = _one_table(place, document, tool, facts)
+            self._entries.add(table.runs, SHAPE_COLUMNS, GPU_COLUMNS, str(path))
         except RunsError as error:
-            status = NO_BENCHMARK if isinstance(error, NoBenchmark) else REFUSED
-            reports.append(
-                FileReport(
-                    str(path), status, reason=str(error), named=named, problems=error.problems
-                )
-            )
-            continue
-        rows = len(runs) + len(aside)
-        reports.append(FileReport(str(path), READ, name, rows, len(runs), named=named))
-        tables.append(runs)
-        asides.append(aside.assign(file=str(path)))
-    runs, used_up = _joined(tables, [r.path for r in reports if r.status == READ])
-    aside = pd.concat([*asides, used_up]) if asides else _no_aside()
-    origin = runs.pop("_file") if "_file" in runs else pd.Series(dtype=object)
-    return Ingested(runs, aside.reset_index(drop=True), tuple(reports), origin)
-
-
-def iter_runs(
-    document: Document, tool: Tool, given: Given, chunk: int = CHUNK
-) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
-    """Checked runs and rows set aside, chunk by chunk; records are numbered through the file."""
-    done = 0
-    for raw in _raw_chunks(document, tool, chunk):
-        with np.errstate(all="ignore"):  # a zero or an overflow becomes a gap, which is told
-            runs = tool.read(raw)
-        runs.index = pd.RangeIndex(done + 1, done + 1 + len(runs))
-        yield _checked(runs, document, tool, given)
-        done += len(runs)
-
-
-def _read_one(path: Path, format: str, given: Given) -> tuple[str, pd.DataFrame, pd.DataFrame]:
-    document = open_document(path)
-    tool = identify(document, format)
-    parts = list(iter_runs(document, tool, given_for(path, given)))
-    runs = pd.concat([kept for kept, _ in parts], ignore_index=True) if parts else pd.DataFrame()
-    aside = pd.concat([aside for _, aside in parts]) if parts else _no_aside()
-    if not len(runs) and not len(aside):
-        raise refuse(path, "file", "it holds no runs; the benchmark ended before it wrote any")
-    return tool.name, runs, aside
-
-
-def _raw_chunks(document: Document, tool: Tool, chunk: int) -> Iterator[pd.DataFrame]:
-    path = document.path
-    if tool.module is own and is_large(path):
-        yield from table_chunks(document, chunk)
-    elif tool.module is own:
-        yield own.read_document(document)
-    elif document.kind in ("json", "jsonl", "yaml"):
-        records = iter(_records(document, tool))
-        while len(raw := pick_records(islice(records, chunk), tool.module.VARIABLE_MAP, path)):
-            yield raw
-    else:
-        if document.kind == "markdown":
-            table = read_markdown(document)
-        elif document.kind == "parquet":
-            table = read_parquet(path)
+            self._refuse(place, error)
         else:
-            table = read_csv(document)
-        if tool.module is llama_bench and "t/s" in table:
-            table = llama_bench.from_markdown(table)
-        yield pick_table(table, tool.module.VARIABLE_MAP, path, document.delimiter)
+            self._keep(table)
 
+    def ended(self) -> Ingested:
+        """What all files hold, in their order."""
+        for groups in self._waiting.values():
+            for group in groups:
+                self._read(group)
+        self._waiting.clear()
+        runs, used_up = _joined(self.tables, [str(path) for path, _ in self.files])
+        aside = _in_order([(table.aside, table.aside_places) for table in self.tables])
+        if len(used_up):
+            aside = pd.concat([aside, used_up])
+        origin = runs.pop("_file") if "_file" in runs else pd.Series(dtype=object)
+        reports = tuple(self.reports[place] for place in sorted(self.reports))
+        return Ingested(runs, aside.reset_index(drop=True), reports, origin)
 
-def _records(document: Document, tool: Tool) -> Iterator[Mapping[str, Any]]:
-    expand = getattr(tool.module, "records", None)
-    for record in json_records(document):
-        if expand is None:
-            yield record
-            continue
-        try:
-            yield from expand(record)
-        except ValueError as error:
-            raise refuse(document.path, "file", str(error)) from error
+    def _wait(self, picked: Picked) -> None:
+        groups = self._waiting.setdefault(picked.tool.name, [])
+        alike = next((group for group in groups if group[0].given == picked.given), None)
+        if alike is None:
+            groups.append(alike := [])
+        alike.append(picked)
+        if len(alike) >= FILES:
+            groups.remove(alike)
+            self._read(alike)
 
+    def _read(self, group: list[Picked]) -> None:
+        tables, refused = read_together(group)
+        for table in tables:
+            self._keep(table)
+        for picked, error in refused:
+            self._refuse(picked.place, error)
 
-def _checked(
-    runs: pd.DataFrame, document: Document, tool: Tool, given: Given
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """One chunk, completed and validated, and its rows without a decode step."""
-    path = document.path
-    aside = _no_aside()
-    if "aside" in runs and tool.module is not own:
-        marked = runs["aside"] != ""
-        aside = pd.DataFrame(
-            {"row": runs.index, "rule": runs["aside"], "reason": runs["aside_reason"]}
+    def _keep(self, table: Table) -> None:
+        self.tables.append(table)
+        kept = np.bincount(table.places, minlength=len(self.files))
+        aside = np.bincount(table.aside_places, minlength=len(self.files))
+        for place in table.files:
+            path, named = self.files[place]
+            rows = int(kept[place] + aside[place])
+            self.reports[place] = FileReport(
+                str(path), READ, table.tool.name, rows, int(kept[place]), named=named
+            )
+
+    def _refuse(self, place: int, error: RunsError) -> None:
+        path, named = self.files[place]
+        status = NO_BENCHMARK if isinstance(error, NoBenchmark) else REFUSED
+        self.reports[place] = FileReport(
+            str(path), status, reason=str(error), named=named, problems=error.problems
         )
-        aside = aside[marked.to_numpy()]
-        runs = runs[~marked].drop(columns=["aside", "aside_reason"])
-    if runs.empty:
-        return pd.DataFrame(), aside
-    runs = _with_text(runs, path) if tool.module is own else runs
-    runs = complete(runs, given, path, _needs(tool))
-    finish = getattr(tool.module, "finish", None)
-    with np.errstate(all="ignore"):
-        runs = finish(runs) if finish else runs
-    if "run_id" not in runs:
-        runs.insert(0, "run_id", [f"{path.stem}-{row}" for row in runs.index])
-    if "source" not in runs:
-        runs.insert(1, "source", f"{tool.name}: {path.name}" if tool.name != "own" else str(path))
-    rows = runs.index
-    try:
-        return validate_runs(runs.reset_index(drop=True), str(path)), aside
-    except RunsError as error:  # numbered within the chunk; say the row of the file
-        problems = error.problems.copy()
-        here = problems["row"].notna()
-        problems.loc[here, "row"] = [rows[int(row) - 1] for row in problems.loc[here, "row"]]
-        raise RunsError(problems, str(path)) from error
 
 
-def _with_text(runs: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """Names as text, whatever the file keeps them in. Raises RunsError where they are none."""
-    texts = {}
-    for name in _NAMES:
-        if name in runs and not isinstance(runs[name].dtype, pd.CategoricalDtype):
-            texts[name], reasons = text_cells(runs[name])
-            if reasons is not None:
-                validate_runs(runs, str(path))  # raises with every problem, these among them
-    return runs.assign(**texts)
+def _one_table(place: int, document: Document, tool: Tool, given: Given) -> Table:
+    """A file that is read by itself. Raises RunsError."""
+    parts = list(iter_runs(document, tool, given))
+    runs = pd.concat([kept for kept, _ in parts], ignore_index=True) if parts else pd.DataFrame()
+    aside = pd.concat([aside for _, aside in parts]) if parts else no_aside()
+    if not len(runs) and not len(aside):
+        reason = "it holds no runs; the benchmark ended before it wrote any"
+        raise refuse(document.path, "file", reason)
+    here, there = (np.full(len(table), place) for table in (runs, aside))
+    aside = aside.assign(file=str(document.path))
+    return Table(tool, (place,), runs, here, aside, there)
 
 
-_NAMES = tuple(column.name for column in RUNS if column.kind == "text")
-
-
-def _needs(tool: Tool) -> tuple[str, ...]:
-    """What must be asked for; a runs table of our own says itself which columns it lacks."""
-    return () if tool.module is own else (*ASKED, *getattr(tool.module, "NEEDS", ()))
-
-
-def _joined(tables: list[pd.DataFrame], names: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """All runs under one another, names made unique, static batches differenced."""
-    kept = [(table, name) for table, name in zip(tables, names, strict=True) if len(table)]
+def _in_order(tables: Iterable[tuple[pd.DataFrame, np.ndarray]]) -> pd.DataFrame:
+    """Tables under one another, by the numbers of their rows' files; no_aside() where none is."""
+    kept = [(table, places) for table, places in tables if len(table)]
     if not kept:
-        return pd.DataFrame(), _no_aside()
-    runs = pd.concat([table.assign(_file=name) for table, name in kept], ignore_index=True)
+        return no_aside()
+    order = np.argsort(np.concatenate([places for _, places in kept]), kind="stable")
+    joined = pd.concat([table for table, _ in kept], ignore_index=True)
+    return joined.iloc[order].reset_index(drop=True)
+
+
+def _joined(tables: Sequence[Table], names: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """All runs under one another, names made unique, static batches differenced."""
+    kept = [(t.runs.assign(_file=[names[n] for n in t.places]), t.places) for t in tables]
+    if not any(len(table) for table, _ in kept):
+        return pd.DataFrame(), no_aside()
+    runs = _in_order(kept)
+    runs = runs[[*_in_runs(runs), *(name for name in runs if name not in _PLACE)]]
     runs["flags"] = runs["flags"].fillna("")
     if runs["run_id"].duplicated().any():
         runs["run_id"] = runs["_file"].map(lambda name: f"{Path(name).stem}:") + runs["run_id"]
@@ -244,5 +205,9 @@ def _joined(tables: list[pd.DataFrame], names: list[str]) -> tuple[pd.DataFrame,
     return runs, aside
 
 
-def _no_aside() -> pd.DataFrame:
-    return pd.DataFrame(columns=["file", "row", "rule", "reason"])
+_PLACE = {column.name: place for place, column in enumerate(RUNS)}
+
+
+def _in_runs(runs: pd.DataFrame) -> list[str]:
+    """Columns of RUNS that the table has, in the order of RUNS."""
+    return sorted((str(name) for name in runs if name in _PLACE), key=_PLACE.__getitem__)

@@ -7,7 +7,7 @@ counts. `[unit]` takes the unit from the field `unit` or `units` beside the valu
 
 import decimal
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,9 @@ _TIMES = ("datetime64", "datetime", "date", "timedelta64", "timedelta", "time", 
 _NOTHING = ("", "none", "null", "n/a", "na", "nan", "-")
 
 
+Row = tuple[list[object], list[str | None]]  # values and their units, a column each
+
+
 def pick_records(
     records: Iterable[Mapping[str, Any]], variable_map: Mapping[str, str], path: Path
 ) -> pd.DataFrame:
@@ -48,24 +51,62 @@ def pick_records(
 
     Raises RunsError for values that are no number, by row, field and value.
     """
-    specs = [(field, field.split("."), *_spec(spec)) for field, spec in variable_map.items()]
-    values: dict[str, list[object]] = {column: [] for _, _, column, _ in specs}
-    units: dict[str, list[str | None]] = {column: [] for _, _, column, _ in specs}
-    count = 0
-    for count, record in enumerate(records, start=1):
-        for field, parts, column, unit in specs:
-            if len(values[column]) == count:
-                if values[column][-1] is not None:
-                    continue
-                values[column].pop()
-                units[column].pop()
-            value, parent = _find(record, field, parts)
-            beside = parent.get("unit", parent.get("units")) if unit == "unit" else unit
-            values[column].append(value)
-            units[column].append(beside if isinstance(beside, str) else None)
-    fields = {column: field for field, _, column, _ in reversed(specs)}
-    series = {column: pd.Series(found, dtype=object) for column, found in values.items()}
-    return _converted(series, units, fields, count, path)
+    return table_of(list(rows_of(records, variable_map)), variable_map, path)
+
+
+def rows_of(records: Iterable[Mapping[str, Any]], variable_map: Mapping[str, str]) -> Iterator[Row]:
+    """What `variable_map` names of each record, as it is written; the rest is let go."""
+    wanted = [
+        [(field, field.split("."), unit) for field, unit in fields]
+        for fields in _fields_of(variable_map).values()
+    ]
+    for record in records:
+        values: list[object] = []
+        units: list[str | None] = []
+        for fields in wanted:
+            value: object = None
+            unit: str | None = None
+            for field, parts, unit in fields:
+                value, parent = _find(record, field, parts)
+                if value is not None:
+                    if unit == "unit":
+                        beside = parent.get("unit", parent.get("units"))
+                        unit = beside if isinstance(beside, str) else None
+                    break
+            values.append(value)
+            units.append(unit)
+        yield values, units
+
+
+def table_of(rows: Sequence[Row], variable_map: Mapping[str, str], path: Path) -> pd.DataFrame:
+    """The rows of one file, or of several of one tool, as numbers and words. Raises RunsError."""
+    fields = _fields_of(variable_map)
+    values = {
+        column: pd.Series([row[0][place] for row in rows], dtype=object)
+        for place, column in enumerate(fields)
+    }
+    units = {
+        column: [row[1][place] for row in rows]
+        if any(unit == "unit" for _, unit in named)
+        else [named[0][1]]
+        for place, (column, named) in enumerate(fields.items())
+    }
+    first = {column: named[0][0] for column, named in fields.items()}
+    words = {column for column, named in fields.items() if _is_text(column, named)}
+    return _converted(values, units, first, words, len(rows), path)
+
+
+def _fields_of(variable_map: Mapping[str, str]) -> dict[str, list[tuple[str, str | None]]]:
+    """Column -> the fields that lead to it, with their units."""
+    found: dict[str, list[tuple[str, str | None]]] = {}
+    for field, spec in variable_map.items():
+        column, unit = _spec(spec)
+        found.setdefault(column, []).append((field, unit))
+    return found
+
+
+def _is_text(column: str, fields: Sequence[tuple[str, str | None]]) -> bool:
+    return column in _TEXT or any(unit == "text" for _, unit in fields)
 
 
 def pick_table(
@@ -78,20 +119,23 @@ def pick_table(
     table = _with_points(table, variable_map, path, delimiter)
     values: dict[str, pd.Series] = {}
     units: dict[str, list[str | None]] = {}
-    fields: dict[str, str] = {}
-    for field, spec in variable_map.items():
-        column, unit = _spec(spec)
-        if field not in table:
-            if column not in values and (column in _TEXT or unit == "text"):
-                empty = pd.Series("", index=range(len(table)), dtype=object)
-                values[column], units[column], fields[column] = empty, [unit], field
+    names: dict[str, str] = {}
+    fields = _fields_of(variable_map)
+    words = {column for column, named in fields.items() if _is_text(column, named)}
+    for column, named in fields.items():
+        here = [(field, unit) for field, unit in named if field in table]
+        if not here:
+            if column in words:
+                values[column] = pd.Series("", index=range(len(table)), dtype=object)
+                units[column], names[column] = [None], named[0][0]
             continue
-        found = table[field].astype(object).reset_index(drop=True)
-        if column in values:
-            values[column] = values[column].where(~_absent_mask(values[column]), found)
-        else:
-            values[column], units[column], fields[column] = found, [unit], field
-    return _converted(values, units, fields, len(table), path)
+        names[column], unit = here[0]
+        units[column] = [unit]
+        values[column] = table[names[column]].astype(object).reset_index(drop=True)
+        for field, _ in here[1:]:
+            other = table[field].astype(object).reset_index(drop=True)
+            values[column] = values[column].where(~_absent_mask(values[column]), other)
+    return _converted(values, units, names, words, len(table), path)
 
 
 def _with_points(
@@ -154,6 +198,7 @@ def _converted(
     values: Mapping[str, pd.Series],
     units: Mapping[str, list[str | None]],
     fields: Mapping[str, str],
+    words: set[str],
     count: int,
     path: Path,
 ) -> pd.DataFrame:
@@ -161,7 +206,7 @@ def _converted(
     problems: list[tuple[int | None, str, object, str]] = []
     for column, found in values.items():
         absent = _absent_mask(found)
-        if column in _TEXT or "text" in units[column]:
+        if column in words:
             columns[column] = found.where(~absent, "").map(_word).astype(object)
             continue
         if absent.all():

@@ -67,6 +67,15 @@ def read_csv(document: Document, text: Sequence[str] | None = None) -> pd.DataFr
         return table
 
 
+def csv_chunks(document: Document, rows: int) -> Iterator[pd.DataFrame]:
+    """`read_csv` of at most `rows` rows at a time; a table without rows is one empty chunk."""
+    with (
+        _naming(document.path),
+        pd.read_csv(document.path, **_options(document, None), chunksize=rows) as chunks,
+    ):
+        yield from chunks
+
+
 def _options(document: Document, text: Sequence[str] | None) -> dict[str, Any]:
     names = list(document.first)
     return {
@@ -148,3 +157,22 @@ def read_parquet(path: Path) -> pd.DataFrame:
         raise refuse(path, "file", f"it is no readable Parquet file: {str(error)[:200]}") from error
     named = [name for name in table.index.names if name is not None]
     return table.reset_index(named) if named else table  # pandas keeps an index apart
+
+
+def parquet_chunks(document: Document, rows: int) -> Iterator[pd.DataFrame]:
+    """A Parquet file of a tool's columns, at most `rows` rows at a time. Raises RunsError."""
+    import pyarrow.parquet as pq
+
+    names = list(document.first)
+    try:
+        file = pq.ParquetFile(document.path)
+        if not file.metadata.num_rows:
+            yield pd.DataFrame(columns=names)
+        for batch in file.iter_batches(batch_size=rows):
+            yield batch.to_pandas().set_axis(names, axis="columns")
+    except (pa.ArrowException, OSError, ValueError, TypeError, NotImplementedError) as error:
+        if isinstance(error, RunsError):
+            raise
+        raise refuse(
+            document.path, "file", f"it is no readable Parquet file: {str(error)[:200]}"
+        ) from error

@@ -66,7 +66,8 @@ def read_vllm_latency(raw: pd.DataFrame) -> pd.DataFrame:
         kv_dtype=raw["kv_dtype"].where(~_open(raw["kv_dtype"]), ""),
     )
     if "speculative" in runs:
-        runs["accepted_tokens"] = np.where(runs.pop("speculative") > 0, 2.0, 1.0)
+        asked = runs.pop("speculative")
+        runs["accepted_tokens"] = np.where(asked > 0, 2.0, np.where(asked.isna(), np.nan, 1.0))
     return runs
 
 

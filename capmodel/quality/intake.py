@@ -18,13 +18,13 @@ from capmodel.ingest.files import (
     READ,
     REFUSED,
     FileReport,
-    iter_runs,
     read_expanded,
 )
 from capmodel.ingest.given import Given, given_for
 from capmodel.ingest.large import is_large
 from capmodel.ingest.opening import open_document
 from capmodel.ingest.paths import expand_paths
+from capmodel.ingest.reading import iter_runs
 from capmodel.ingest.tools import NoBenchmark, check_format, identify
 from capmodel.ingest.writing import PARQUET, Part, beside_of, check_target, join_parts, write_runs
 from capmodel.own_entries import OwnEntries

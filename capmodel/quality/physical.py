@@ -11,6 +11,8 @@ from capmodel.units import format_bytes
 
 # Work outside the kernels' traffic: about what a layer costs to launch [s].
 _LAUNCH_S = 2e-5
+# A step under this share of the bare floor is no early stop where most rows are such.
+_MUCH_TOO_SHORT = 1 / 30
 
 _SLIPS = (
     (1e9, "nanoseconds"),
@@ -168,10 +170,9 @@ def check_units(
                 f"{unit}; divide it by {factor:,.0f}{_suspect_gpus(featured)}"
             )
             raise RunsError(problem_table([(None, name, None, reason)]), where)
-    # Against the bare floor: a step shorter than a thirtieth of it, on most rows, is no early stop.
     short = column(featured, "step_time_s") / physical_floor(featured)
     short = short[np.isfinite(short)]
-    share = float(np.mean(short < 1 / 30)) if len(short) else 0.0
+    share = float(np.mean(short < _MUCH_TOO_SHORT)) if len(short) else 0.0
     if share > 0.5:
         reason = (
             f"{share:.0%} of {len(short):,} rows are far below what reading the weights takes "
@@ -179,6 +180,23 @@ def check_units(
             f"already and was divided by 1,000; multiply it by 1,000{_suspect_gpus(featured)}"
         )
         raise RunsError(problem_table([(None, name, None, reason)]), where)
+
+
+def suspect_files(featured: pd.DataFrame, files: pd.Series, limits: Thresholds) -> list[str]:
+    """Files most of whose rows `check_units` may refuse, found in one pass over all of them.
+
+    files: the file of each row.
+    """
+    step = column(featured, "step_time_s")
+    ratio, short = step / _least_time(featured), step / physical_floor(featured)
+    odd = pd.DataFrame(
+        {
+            "long": np.where(np.isfinite(ratio), ratio >= limits.unit_ratio, np.nan),
+            "short": np.where(np.isfinite(short), short < _MUCH_TOO_SHORT, np.nan),
+        }
+    )
+    share = odd.groupby(files.to_numpy(object), sort=False).mean().max(axis=1)
+    return [str(name) for name in share.index[share > 0.5]]
 
 
 def _suspect_gpus(featured: pd.DataFrame) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 from capmodel.features import add_features
 from capmodel.gpus import load_gpu
 from capmodel.quality.checks import split_aside
-from capmodel.quality.physical import check_units
+from capmodel.quality.physical import check_units, suspect_files
 from capmodel.quality.thresholds import Thresholds
 from capmodel.runs import GPU_COLUMNS, SHAPE_COLUMNS, RunsError
 from capmodel.shapes import load_shape
@@ -112,9 +112,10 @@ def _wrong_unit(
 ) -> dict[str, str]:
     """Files most of whose rows are in a wrong unit, with the reason."""
     found: dict[str, str] = {}
-    for name in files.unique():
+    limits = Thresholds(**thresholds)
+    for name in suspect_files(featured, files, limits):
         try:
-            check_units(featured[(files == name).to_numpy()], Thresholds(**thresholds), str(name))
+            check_units(featured[(files == name).to_numpy()], limits, name)
         except RunsError as error:
             found[name] = str(error)
     return found

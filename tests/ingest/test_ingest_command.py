@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from capmodel.cli.ingest import command
 from capmodel.cli.profile import command as profile
 from capmodel.datasets import make_runs
-from capmodel.ingest import files, large, read_runs
+from capmodel.ingest import large, read_runs, reading
 
 
 def run(*arguments: str | Path) -> tuple[int, dict[str, object]]:
@@ -184,7 +184,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a few rows take the way of files of gigabytes."""
     monkeypatch.setattr(large, "LARGE_BYTES", 2000)
     monkeypatch.setattr(large, "_BLOCK_BYTES", 20_000)
-    monkeypatch.setattr(files, "CHUNK", 100)
+    monkeypatch.setattr(reading, "CHUNK", 100)
 
 
 @pytest.mark.usefixtures("small_chunks")
