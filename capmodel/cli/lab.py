@@ -3,17 +3,20 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from capmodel.cli import options
+from capmodel.words import shown
 
 if TYPE_CHECKING:
     from capmodel.lab.compress import Outcome
     from capmodel.lab.entropy import Coding
 
 FIGURES = (".png", ".svg", ".pdf")
+DIGITS = 18  # more than any budget has
 STEPS = 60  # tokens a prompt is continued by
 Item = TypeVar("Item")
 Show = Callable[[str, int, int], None]
@@ -35,6 +38,13 @@ def _figure_path(
         raise click.UsageError(
             f"Got --figure {path}, but expected a file in a folder that exists: make it first"
         )
+    try:
+        with TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise click.UsageError(
+            f"Got --figure {path}, but expected a folder that can be written to ({error.strerror})"
+        ) from None
     return path
 
 
@@ -270,8 +280,8 @@ def _draw(outcomes: "Sequence[Outcome]", codings: "Sequence[Coding]", path: Path
 
 def _numbers(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
+    if not all(part.isdecimal() and len(part) <= DIGITS for part in parts):
         raise click.UsageError(
-            f"Got --budgets {text!r}, but expected whole numbers with commas, such as 128,64,32"
+            f"Got --budgets {shown(text)}, but expected whole numbers with commas, such as 128,64,32"
         )
     return list(dict.fromkeys(int(part) for part in parts))

@@ -138,6 +138,8 @@ def test_evict_measures_the_budgets_it_is_given(
         (("evict", "--budgets", "64,999999999"), "Got budget=999999999, but expected a whole"),
         (("evict", "--budgets", "²"), "expected whole numbers with commas"),
         (("evict", "--budgets", ""), "expected whole numbers with commas"),
+        (("evict", "--budgets", "9" * 5000), "expected whole numbers with commas"),
+        (("evict", "--figure", "/proc/made.png"), "expected a folder that can be written to"),
         (("evict", "--figure", "made.jpg"), "expected a name that ends in .png, .svg, .pdf"),
         (("evict", "--figure", "no/such/made.png"), "a folder that exists"),
         (("paging", "--block-size", "0"), "Invalid value for '--block-size': 0"),
