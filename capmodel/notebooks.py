@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from capmodel.datasets.bundled import bundled_path
+from capmodel.bundled import bundled_path
 from capmodel.report.files import write_whole
 
 # Called with what is running, the cells done, and all cells.

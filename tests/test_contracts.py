@@ -28,7 +28,7 @@ from capmodel.splits import CONFIGURATION, SPLITS
 
 PACKAGE = Path(cm.__file__).parent
 FLOORS = (
-    {"units", "dtypes", "shapes", "gpus", "words", "engines", "arguments", "own_folder"},
+    {"units", "bundled", "dtypes", "shapes", "gpus", "words", "engines", "arguments", "own_folder"},
     {"kvcache", "weights", "runs", "distributed", "cells", "problems", "own_entries"},
     {"memory", "ingest", "datasets", "catalog_rows"},
     {"features", "traffic"},

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from capmodel.datasets.bundled import bundled_path
+from capmodel.bundled import bundled_path
 
 
 def default_runs_path() -> Path:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from capmodel.datasets.bundled import bundled_path
+from capmodel.bundled import bundled_path
 
 SILICON_FILE = "silicon_runs.parquet"
 # Seconds of a step by kind of kernel; they sum to step_time_s.

@@ -53,7 +53,7 @@ def read_model(path: Path | None = None, sha256: str = SHA256) -> ModelFile:
     Raises ValueError when the file is missing, its content differs from what was published, or it
     is not a file of this model's arrays.
     """
-    from capmodel.datasets.bundled import bundled_path
+    from capmodel.bundled import bundled_path
 
     try:
         found = bundled_path(FILE) if path is None else Path(path)

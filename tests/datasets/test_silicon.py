@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from capmodel.bundled import bundled_path
 from capmodel.datasets import load_silicon_runs
-from capmodel.datasets.bundled import bundled_path
 from capmodel.datasets.silicon import PART_COLUMNS, SILICON_FILE
 from capmodel.datasets.silicon_draw import content_hash, drawn_deployments, six_digits
 from capmodel.datasets.silicon_shapes import FIGURES, REAL, silicon_shapes

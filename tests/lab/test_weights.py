@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from capmodel import bundled
 from capmodel.bundled import bundled_path
 from capmodel.cli import main
-from capmodel.datasets import bundled
 from capmodel.lab import weights
 from capmodel.lab.language_model import load_language_model
 
