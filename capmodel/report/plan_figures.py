@@ -56,7 +56,8 @@ def steps_picture(plan: Row) -> Picture:
     marks = {
         words: crossover[key]
         for key, words in CROSSOVERS.items()
-        if crossover.get(key) is not None and crossover[key] <= curve.batch_size[-1]
+        if crossover.get(key) is not None
+        and curve.batch_size[0] <= crossover[key] <= curve.batch_size[-1]
     }
     with figure(6.7, 2.7) as fig:
         left, right = fig.subplots(1, 2)

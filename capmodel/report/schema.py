@@ -20,7 +20,7 @@ def _positive(value: Any) -> str | None:
 
 def _three(value: Any) -> str | None:
     known = isinstance(value, list) and len(value) == 3 and all(map(_is_number, value))
-    return None if known else "three numbers: low, estimate, high"
+    return None if known and min(value) > 0 else "three numbers above 0: low, estimate, high"
 
 
 def _day(value: Any) -> str | None:
@@ -60,7 +60,7 @@ PLAN: dict[str, Spec] = {
         "source": str, "rate": (float,), "mean_rate": (float,), "concurrency": (float,),
         "input_mean": float, "output_mean": float,
     },
-    "slo": {**dict.fromkeys(_PROMISES, (float,)), "percentile": float},
+    "slo": {**dict.fromkeys(_PROMISES, (_positive,)), "percentile": float},
     "engine?": (str,),
     "simulated": bool,
     "closest": (_REJECTED,),
@@ -158,7 +158,7 @@ CHOSEN: dict[str, Spec] = {
             }
         ],
         "residuals?": (
-            {"measured_s": [_positive], "predicted_s": [float], "group?": ([str],)},
+            {"measured_s": [_positive], "predicted_s": [_positive], "group?": ([str],)},
         ),
     },
     "assumptions": [dict.fromkeys(("what", "value", "kind", "source"), str)],

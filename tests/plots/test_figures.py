@@ -185,7 +185,7 @@ def test_a_part_of_memory_keeps_its_colour_when_another_is_left_out():
 
 
 def test_wide_parts_of_memory_are_named_at_the_bar_and_no_names_overlap():
-    small = {f"part {i}": 2**28 for i in range(4)}
+    small = {f"part outside PyTorch {i}": 2**28 for i in range(4)}
     with figure(6.7, 1.5) as fig:
         axes = draw_memory(
             fig.subplots(), {"weights": 33 * 2**30, **small, "KV cache": 40 * 2**30}, 80 * 2**30

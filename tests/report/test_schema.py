@@ -108,6 +108,11 @@ def test_a_breach_is_named_by_its_path():
     made["alternatives"][1]["n_gpus"] = "four"
     with pytest.raises(ValueError, match=r"alternatives\[1\]\.n_gpus is 'four', but"):
         check_plan(made)
+    for path in (("slo", "tpot_s"), ("steps", 0, "step_s", 1), ("steps", 0, "tokens_per_s", 0)):
+        made = plans.plan()
+        _at(made, path[:-1])[path[-1]] = 0
+        with pytest.raises(ValueError, match="above 0"):
+            check_plan(made)
     made = {**plans.plan(), "date": "yesterday"}
     with pytest.raises(ValueError, match="date is 'yesterday', but expected a day"):
         check_plan(made)
