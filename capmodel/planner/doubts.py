@@ -10,9 +10,17 @@ from capmodel.steptime import StepTime
 
 
 def doubts(
-    chosen: Option, verified: tuple[Verified, ...], load: Demand, engine: str | None
+    chosen: Option,
+    verified: tuple[Verified, ...],
+    coverable: bool,
+    load: Demand,
+    engine: str | None,
 ) -> list[str]:
-    """What to mind about the chosen fleet, a sentence each. engine: as asked for, if any."""
+    """What to mind about the chosen fleet, a sentence each.
+
+    coverable: whether `replicas_high` keeps the promises at the slow end of the step time.
+    engine: as asked for, if any.
+    """
     lines = []
     candidate = chosen.replica.candidate
     if candidate.gpu.assumption:
@@ -22,10 +30,11 @@ def doubts(
             f"price of {candidate.gpu.name} from the catalogue: {chosen.price.source}; give yours"
         )
     if verified and verified[-1].missed:
-        missed = " and ".join(name.upper() for name in verified[-1].missed)
+        names = [name.upper() for name in verified[-1].missed]
         lines.append(
-            f"at the slow end of the step time {missed} is missed; {chosen.replicas_high} replicas "
-            "would be needed"
+            f"at the slow end of the step time {' and '.join(names)} "
+            f"{'is' if len(names) == 1 else 'are'} missed; {chosen.replicas_high} replicas "
+            + ("would be needed" if coverable else "miss a promise there too")
         )
     if load.refused:
         lines.append(

@@ -145,6 +145,7 @@ def _finished(asked: Plan, found: Search, tried: list[Verified], best: Verified 
     chosen = best.option if best is not None else found.options[0]
     replica = chosen.replica
     verified: tuple[Verified, ...] = ()
+    coverable = False
     if best is not None:
         server = server_of(chosen, load)
         ends = [
@@ -152,7 +153,7 @@ def _finished(asked: Plan, found: Search, tried: list[Verified], best: Verified 
             for factor in (replica.low_factor, replica.high_factor)
         ]
         verified = (ends[0], best, ends[1])
-        most = cover(chosen, load, slo, server, ends[1])
+        most, coverable = cover(chosen, load, slo, server, ends[1])
         chosen = replace(chosen, replicas_high=max(chosen.replicas, most))
     options = (chosen, *_others(found.options, tried, chosen))
     held = held_to(chosen, best, load)
@@ -174,7 +175,7 @@ def _finished(asked: Plan, found: Search, tried: list[Verified], best: Verified 
         crossover=crossover(replica, load),
         what_ifs=tuple(what_ifs(planned, other, other_run)),
         sensitivities=tuple(sensitivities(planned)),
-        warnings=tuple(doubts(chosen, verified, load, asked.setting.engine)),
+        warnings=tuple(doubts(chosen, verified, coverable, load, asked.setting.engine)),
     )
 
 

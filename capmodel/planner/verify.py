@@ -124,18 +124,20 @@ def verify(option: Option, demand: Demand, slo: Slo, below: float = math.inf) ->
 
 def cover(
     option: Option, demand: Demand, slo: Slo, server: Server, slowest: Verified, tries: int = 3
-) -> int:
-    """Replicas that keep the promises at the slow end of the step time; one more than tried
-    where none of the tries does. slowest: the option itself at that end."""
+) -> tuple[int, bool]:
+    """Replicas that keep the promises at the slow end of the step time, and that they do.
+
+    Where no try does: the most tried, and False. slowest: the option itself at that end.
+    """
     count = option.replicas
     run = slowest
     for _ in range(tries):
         if run.holds:
-            return count
+            break
         count = max(count + 1, math.ceil(count * 1.1))
         more = _with(option, demand, count)
         run = run_fleet(more, demand, slo, option.replica.high_factor, server)
-    return count if run.holds else count + 1
+    return count, run.holds
 
 
 def _fewest_stable(option: Option, demand: Demand) -> int:

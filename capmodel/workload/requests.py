@@ -182,7 +182,7 @@ class Requests:
         if over.any():
             row = int(np.argmax(over))
             raise ValueError(
-                f"{int(over.sum())} of {len(self)} requests of {self.name} exceed the context "
+                f"{int(over.sum())} of {len(self)} rows of {self.name} exceed the context "
                 f"limit of {max_context:,} tokens (the first is request {row} with "
                 f"{int(total[row]):,}); shorten or drop them, or choose another model"
             )

@@ -289,3 +289,17 @@ def test_a_trace_of_one_moment_has_no_rate(trace):
     with pytest.raises(ValueError, match="no rate; give rate or concurrency"):
         chat(trace=requests, **free)
     assert chat(trace=requests, **{**free, "concurrency": 2}, simulate=False).feasible
+
+
+@pytest.mark.parametrize(("high_factor", "ending"), [(1.2, "would be needed"), (1.4, "there too")])
+def test_the_slow_end_promises_no_number_of_replicas_that_was_not_seen_to_do(high_factor, ending):
+    found = chat(
+        gpu=("h100",), tp=(1,), weight_dtype=("bf16",), kv_dtype=("bf16",), slo_ttft_p95=0.4,
+        slo_tpot_p95=0.0122, rate=40.0, calibration=NameplateCalibration(high_factor=high_factor),
+    )  # fmt: skip
+    slow = found.verified[-1]
+    assert slow.missed
+    told = [line for line in found.warnings if "at the slow end" in line]
+    assert len(told) == 1
+    assert told[0].endswith(ending)
+    assert f"{found.chosen.replicas_high} replicas" in told[0]
