@@ -282,6 +282,7 @@ def _numbers(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and len(part) <= DIGITS for part in parts):
         raise click.UsageError(
-            f"Got --budgets {shown(text)}, but expected whole numbers with commas, such as 128,64,32"
+            f"Got --budgets {shown(text)}, but expected whole numbers with commas, "
+            "such as 128,64,32"
         )
     return list(dict.fromkeys(int(part) for part in parts))

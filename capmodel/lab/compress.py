@@ -46,7 +46,8 @@ class Outcome:
     """One row of the table.
 
     bytes_share: bytes after the last token over those of a full cache with 16 bits an element
-    (kept tokens over all tokens where tokens are evicted).
+    (kept tokens over all tokens where tokens are evicted; the score heavy hitters keep a token and
+    head, 4 bytes beside 128, is not counted).
     perplexity: over the second half of each window. change: relative to the full cache, with a
     90 % interval (`change_low`, `change_high`): Student's t over the windows, each one's mean loss
     paired with its own under the full cache.
