@@ -181,8 +181,9 @@ class Requests:
         over = total > max_context
         if over.any():
             row = int(np.argmax(over))
+            what = "requests" if self.name == "requests" else f"requests of {self.name}"
             raise ValueError(
-                f"{int(over.sum())} of {len(self)} rows of {self.name} exceed the context "
+                f"{int(over.sum())} of {len(self)} {what} exceed the context "
                 f"limit of {max_context:,} tokens (the first is request {row} with "
                 f"{int(total[row]):,}); shorten or drop them, or choose another model"
             )
