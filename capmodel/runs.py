@@ -4,6 +4,7 @@
 a table is reported at once, by row, column, value and reason.
 """
 
+import difflib
 from dataclasses import dataclass
 
 import numpy as np
@@ -178,14 +179,25 @@ def _check_layout(runs: pd.DataFrame, where: str) -> None:
     ]
     for name in missing:
         unit = f" [{_BY_NAME[name].unit}]" if _BY_NAME[name].unit else ""
-        found.append((None, name, None, f"column is missing: {_BY_NAME[name].meaning}{unit}"))
+        reason = f"column is missing: {_BY_NAME[name].meaning}{unit}{_like(name, runs)}"
+        found.append((None, name, None, reason))
     if "step_time_s" not in runs and "throughput_tok_s" not in runs:
         reason = "column is missing: one decode step [s]; or give throughput_tok_s"
+        reason += _like("step_time_s", runs)
         found.append((None, "step_time_s", None, reason))
     if found:
         present = ", ".join(map(str, list(runs.columns)[:12]))
         found.append((None, "table", None, f"its columns are {present}"))
         raise RunsError(problem_table(found), where)
+
+
+def _like(name: str, runs: pd.DataFrame) -> str:
+    """The heading that may be meant by a missing column, and what to do."""
+    others = {str(other).lower(): str(other) for other in runs if other not in _BY_NAME}
+    near = difflib.get_close_matches(name, others, n=1, cutoff=0.7)
+    unit = _BY_NAME[name].unit
+    given = f" and give it in {unit}" if unit else ""
+    return f"; {others[near[0]]!r} is like it: if it is that, rename it{given}" if near else ""
 
 
 def _check_column(series: pd.Series, column: RunColumn) -> tuple[pd.Series, list[pd.DataFrame]]:

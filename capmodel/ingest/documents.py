@@ -4,6 +4,8 @@ Everything wrong with a file is a RunsError that names the file, the place and w
 """
 
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,12 @@ _MAGIC = (
     (b"(\xb5/\xfd", "it is compressed with zstd; unpack it first (unzstd)"),
     (b"BZh", "it is compressed with bzip2; unpack it first (bunzip2)"),
     (b"\xfd7zXZ", "it is compressed with xz; unpack it first (unxz)"),
+    (b"\x04\x22\x4d\x18", "it is compressed with lz4; unpack it first (unlz4)"),
+    (b"\x1f\x9d", "it is compressed; unpack it first (uncompress)"),
+    (b"7z\xbc\xaf\x27\x1c", "it is a 7-Zip archive; unpack it first"),
+    (b"Rar!\x1a\x07", "it is a RAR archive; unpack it first"),
+    (b"\xd0\xcf\x11\xe0", "it is a workbook or document of Office; save the sheet as CSV"),
+    (b"\x93NUMPY", "it is a NumPy array; save the table as CSV or Parquet"),
     (b"\x89HDF", "it is HDF5; save the table as CSV or Parquet"),
     (b"ARROW1", "it is an Arrow or Feather file; save it as Parquet"),
     (b"\xff\xff\xff\xff", "it is an Arrow stream; save it as Parquet"),
@@ -82,7 +90,19 @@ def head_of(path: Path) -> bytes:
     for magic, what in _MAGIC:
         if head.startswith(magic):
             raise refuse(path, "file", what)
+    if head[257:262] == b"ustar":
+        raise refuse(path, "file", "it is a tar archive; unpack it first (tar -xf)")
     return head
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """What the system says against reading becomes an error that names the file."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise refuse(path, "file", f"it cannot be read: {why}; give it again") from error
 
 
 def whole_text(path: Path, encoding: str, limit: int = WHOLE_BYTES, errors: str = "strict") -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from capmodel.ingest.batches import FILES, Picked, Table, is_small, pick, read_together
 from capmodel.ingest.differencing import difference
-from capmodel.ingest.documents import Document, refuse
+from capmodel.ingest.documents import Document, readable, refuse
 from capmodel.ingest.given import Given, given_for
 from capmodel.ingest.opening import open_document
 from capmodel.ingest.paths import expand_paths
@@ -99,11 +99,13 @@ class _Reading:
         """Read a file, or pick what is needed of it until there are enough of its kind."""
         path, _ = self.files[place]
         try:
-            document = open_document(path)
-            tool = identify(document, self.format)
-            facts = given_for(path, self.given)
-            if is_small(document, tool):
-                self._wait(pick(place, document, tool, facts))
+            with readable(path):
+                document = open_document(path)
+                tool = identify(document, self.format)
+                facts = given_for(path, self.given)
+                picked = pick(place, document, tool, facts) if is_small(document, tool) else None
+            if picked:
+                self._wait(picked)
                 return
             table = _one_table(place, document, tool, facts)
             self._entries.add(table.runs, SHAPE_COLUMNS, GPU_COLUMNS, str(path))

@@ -97,17 +97,28 @@ def _decode_all(path: Path, text: str, line: int) -> list[object]:
             value, place = decoder.raw_decode(text, place)
         except json.JSONDecodeError as error:
             where = f"line {line + error.lineno - 1}, column {error.colno}"
-            ends = error.pos >= len(text.rstrip()) - 1 or "Unterminated" in error.msg
+            last = error.pos >= len(text) - 1 and text[error.pos :] not in ("]", "}")
+            ends = last or "Unterminated" in error.msg
             why = "the JSON ends early; the file was cut off" if ends else f"no JSON: {error.msg}"
             raise refuse(path, where, f"{why}; fetch it again or mend that place") from error
         except _Doubled as error:
             raise refuse(path, f"line {line}", str(error)) from error
         except (ValueError, RecursionError) as error:
-            raise refuse(path, f"line {line}", f"no JSON that can be read: {error}") from error
+            raise refuse(
+                path, f"line {line}", f"no JSON that can be read: {_why(error)}"
+            ) from error
         values.append(value)
         while place < len(text) and text[place] in ", \t\r\n":
             place += 1
     return values
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "its brackets are nested too deep; leave out what is so deep"
+    if "integer string conversion" in str(error):
+        return "it holds a number of more than 4,300 digits; mend that place"
+    return str(error)[:200]
 
 
 def _dicts(path: Path, values: list[object], place: str = "file") -> Iterator[Record]:
@@ -130,5 +141,5 @@ def _yaml_records(path: Path, encoding: str) -> list[Record]:
     try:
         values = list(yaml.safe_load_all(text))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise refuse(path, "file", f"its YAML cannot be read: {str(error)[:200]}") from error
+        raise refuse(path, "file", f"its YAML cannot be read: {_why(error)}") from error
     return list(_dicts(path, [value for value in values if value is not None]))

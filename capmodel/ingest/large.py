@@ -34,8 +34,11 @@ def table_chunks(document: Document, rows: int) -> Iterator[pd.DataFrame]:
 
     Raises RunsError where a value does not fit its column, with PyArrow's line and column.
     """
+    document = own.named_as_ours(document)
+    renamed = own.columns_of(document)  # of a Parquet file
     done = 0
-    for frame in _frames(document, rows):
+    for found in _frames(document, rows):
+        frame = found.rename(columns=renamed) if renamed else found
         yield own.with_points(frame, document, done + 1) if _as_written(document) else frame
         done += len(frame)
 

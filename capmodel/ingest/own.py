@@ -1,5 +1,7 @@
 """Our own runs table, as CSV or Parquet: its columns already have the names of RUNS."""
 
+import dataclasses
+import re
 from collections.abc import Mapping
 
 import pandas as pd
@@ -17,9 +19,51 @@ _TELLING = {"engine", "model", "gpu", "weight_dtype", "kv_dtype", "batch_size", 
             "step_time_s", "throughput_tok_s"}  # fmt: skip
 
 
+_TIMES = {"step_time_s", "throughput_tok_s"}
+
+
 def recognises(first: Mapping[str, object]) -> bool:
-    """True for a table with at least three of the columns of RUNS."""
-    return len(_TELLING & first.keys()) >= 3
+    """True for a table with at least three of the columns of RUNS, in any case with a time."""
+    if len(_TELLING & first.keys()) >= 3:
+        return True
+    plain = {_plain(name) for name in first}
+    return len(_TELLING & plain) >= 3 and bool(_TIMES & plain)
+
+
+def columns_of(document: Document) -> dict[str, str]:
+    """Heading -> column of RUNS, where it is written otherwise: Batch Size for batch_size.
+
+    Raises RunsError where two headings mean one column.
+    """
+    known = {column.name for column in RUNS}
+    found: dict[str, str] = {}
+    problems: list[tuple[int | None, str, object, str]] = []
+    taken = {name: name for name in document.first if name in known}
+    for name in document.first:
+        column = _plain(name)
+        if name in known or column not in known:
+            continue
+        if column in taken:
+            reason = f"it means the same column as {taken[column]!r}; keep one, or rename the other"
+            problems.append((None, name, None, reason))
+        taken[column] = name
+        found[name] = column
+    if problems:
+        raise RunsError(problem_table(problems), str(document.path))
+    return found
+
+
+def _plain(name: object) -> str:
+    return re.sub(r"[\s_-]+", "_", str(name).strip().lower())
+
+
+def named_as_ours(document: Document) -> Document:
+    """A CSV under the names of RUNS; a Parquet file keeps its own until it is read."""
+    found = columns_of(document)
+    if document.kind != "csv" or not found:
+        return document
+    names = [found.get(name, name) for name in document.first]
+    return dataclasses.replace(document, first=dict.fromkeys(names))
 
 
 def read_own(raw: pd.DataFrame) -> pd.DataFrame:
@@ -31,9 +75,10 @@ def read_document(document: Document) -> pd.DataFrame:
     """A table with its numbers as pandas reads them. Raises RunsError where it is none."""
     path = document.path
     if document.kind == "parquet":
-        return read_parquet(path)
+        return read_parquet(path).rename(columns=columns_of(document))
     if document.kind != "csv":
         raise refuse(path, "file", f"it is {document.kind}; a runs table is CSV or Parquet")
+    document = named_as_ours(document)
     if document.delimiter == ",":
         table = read_csv(document, text=())
         if not any(pd.api.types.is_string_dtype(table[name]) for name in NUMBERS if name in table):

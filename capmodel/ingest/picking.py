@@ -71,7 +71,7 @@ def rows_of(records: Iterable[Mapping[str, Any]], variable_map: Mapping[str, str
                 if value is not None:
                     if unit == "unit":
                         beside = parent.get("unit", parent.get("units"))
-                        unit = beside if isinstance(beside, str) else None
+                        unit = beside if isinstance(beside, str) else ""
                     break
             values.append(value)
             units.append(unit)
@@ -279,9 +279,15 @@ def _scales(numbers: Array, units: list[str | None]) -> tuple[Array, list[tuple[
     lowered = names.where(names.notna(), "s").astype(str).str.strip().str.lower()
     scale = lowered.map(SECONDS).to_numpy(float)
     odd = np.flatnonzero(np.isnan(scale) & ~np.isnan(numbers))
-    known = ", ".join(SECONDS)
     factors: Array = np.asarray(scale, dtype=np.float64)
-    return factors, [(int(row), f"its unit {names[row]!r} is none of {known}") for row in odd]
+    return factors, [(int(row), _no_unit(str(names[row]))) for row in odd]
+
+
+def _no_unit(name: str) -> str:
+    known = ", ".join(SECONDS)
+    if not name.strip():
+        return f"no unit stands beside it; write one of {known}"
+    return f"its unit {name!r} is none of {known}"
 
 
 def _why(text: str) -> str:

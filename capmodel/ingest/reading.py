@@ -10,7 +10,7 @@ import pandas as pd
 
 from capmodel.cells import text_cells
 from capmodel.ingest import llama_bench, own
-from capmodel.ingest.documents import Document, refuse
+from capmodel.ingest.documents import Document, readable, refuse
 from capmodel.ingest.given import ASKED, Given, complete
 from capmodel.ingest.json_text import json_records
 from capmodel.ingest.large import is_large, table_chunks
@@ -31,7 +31,8 @@ def iter_runs(
     raws = _raw_chunks(document, tool, chunk or CHUNK)
     while True:
         try:
-            raw = next(raws, None)
+            with readable(path):
+                raw = next(raws, None)
         except RunsError as error:  # a table of our own is numbered through already
             raise error if tool.module is own else _moved(error, done, path) from error
         if raw is None:

@@ -33,9 +33,10 @@ def csv_document(path: Path, encoding: str) -> Document:
     names = [name or f"column {place}" for place, name in enumerate(named, start=1)]
     if len(rows) > 1 and len(rows[1]) > len(names):
         reason = f"it has {len(rows[1])} cells, but the header names {len(names)} columns"
-        raise refuse(
-            path, "row 1", f"{reason}; name every column, and quote cells that hold a {delimiter!r}"
-        )
+        remedy = f"name every column, and quote cells that hold a {delimiter!r}"
+        if len(names) == 1:
+            remedy = "delete what stands above the names of the columns"
+        raise refuse(path, "row 1", f"{reason}; {remedy}")
     return Document(path, "csv", encoding, dict.fromkeys(names), delimiter)
 
 
@@ -62,7 +63,7 @@ def read_csv(document: Document, text: Sequence[str] | None = None) -> pd.DataFr
     text: columns to keep as text where the others are to be read as pandas does; None for all.
     Raises RunsError where it is no table.
     """
-    with _naming(document.path):
+    with _naming(document.path, document.delimiter):
         table: pd.DataFrame = pd.read_csv(document.path, **_options(document, text))
         return table
 
@@ -70,7 +71,7 @@ def read_csv(document: Document, text: Sequence[str] | None = None) -> pd.DataFr
 def csv_chunks(document: Document, rows: int) -> Iterator[pd.DataFrame]:
     """`read_csv` of at most `rows` rows at a time; a table without rows is one empty chunk."""
     with (
-        _naming(document.path),
+        _naming(document.path, document.delimiter),
         pd.read_csv(document.path, **_options(document, None), chunksize=rows) as chunks,
     ):
         yield from chunks
@@ -87,12 +88,16 @@ def _options(document: Document, text: Sequence[str] | None) -> dict[str, Any]:
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def _naming(path: Path, delimiter: str) -> Iterator[None]:
     """What pandas raises becomes an error that names the file."""
     try:
         yield
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise refuse(path, "file", f"it is no CSV: {str(error).strip()[:200]}") from error
+        why = str(error).strip()[:200]
+        remedy = "; a quote is left open there" if "inside string" in why else ""
+        if "Expected" in why:
+            remedy = f"; quote cells that hold a {delimiter!r}, or drop those beyond the header"
+        raise refuse(path, "file", f"it is no CSV: {why}{remedy}") from error
     except (UnicodeError, csv.Error, ValueError, OverflowError) as error:
         if isinstance(error, RunsError):
             raise

@@ -13,6 +13,7 @@ import pandas as pd
 
 from capmodel.engines import engine_doubt
 from capmodel.features import FEATURES
+from capmodel.ingest.documents import readable
 from capmodel.ingest.files import (
     NO_BENCHMARK,
     READ,
@@ -189,9 +190,10 @@ def _one_file(
     entries: OwnEntries, progress: Progress | None,
 ) -> str:  # fmt: skip
     """Screen one file chunk by chunk into `part`; the name of its format."""
-    document = open_document(path)
-    tool = identify(document, format)
-    size, done = path.stat().st_size, 0
+    with readable(path):
+        document = open_document(path)
+        tool = identify(document, format)
+        size, done = path.stat().st_size, 0
     for runs, unread in iter_runs(document, tool, given_for(path, given)):
         intake.set_aside.update(unread["rule"].astype(str))
         intake.rows_read += len(unread)
