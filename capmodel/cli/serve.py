@@ -1,8 +1,6 @@
 """`capmodel serve`: the planner over HTTP and in a browser."""
 
 import os
-import socket
-import tempfile
 
 import click
 
@@ -36,44 +34,30 @@ def command(host: str, port: int, workers: int, jobs: int, prefix: str, access_l
         os.environ.setdefault(name, "1")  # many small products; threads get in their way
     try:
         import fastapi  # noqa: F401
-        import uvicorn
+        import uvicorn  # noqa: F401
     except ImportError as error:
         raise click.ClickException(
             f"{error.name} is not installed; get it with pip install 'capmodel[service]'"
         ) from error
-    from capmodel.service.settings import JOBS_VARIABLE, PREFIX_VARIABLE
+    from capmodel.service.settings import Settings
+    from capmodel.service.start import bind, run_service
 
-    os.environ[PREFIX_VARIABLE] = _checked(prefix)
-    _check_free(host, port)
-    os.environ[JOBS_VARIABLE] = str(jobs)
-    with tempfile.TemporaryDirectory(prefix="capmodel-metrics-") as folder:
-        if workers > 1:
-            os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        uvicorn.run(
-            "capmodel.service.start:application",
-            factory=True,
-            host=host,
-            port=port,
-            workers=workers,
-            log_level="info",
-            access_log=access_log,
-            server_header=False,
-            date_header=False,
-            timeout_keep_alive=30,
-            limit_concurrency=1000,
-            timeout_graceful_shutdown=5,
+    if workers > 1 and not hasattr(os, "fork"):
+        raise click.UsageError(
+            f"Got --workers {workers}, but this system makes one only; start it again at another "
+            "--port, and put a proxy before both"
         )
-
-
-def _check_free(host: str, port: int) -> None:
+    settings = Settings(prefix=_checked(prefix), jobs=jobs)
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        socket.create_server((host, port), family=family).close()
-    except (OSError, OverflowError) as error:
+        if not host.strip():
+            raise OSError("it is no address")
+        listening = bind(host, port, settings.prefix)
+    except (OSError, OverflowError, ValueError) as error:
         raise click.UsageError(
             f"Got --host {host} --port {port}, but nothing can listen there "
             f"({getattr(error, 'strerror', None) or error}); give another, or --port 0"
         ) from error
+    run_service(listening, workers, settings, access_log)
 
 
 def _checked(prefix: str) -> str:

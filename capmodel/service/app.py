@@ -20,7 +20,7 @@ from capmodel.service.jobs import Jobs
 from capmodel.service.metrics import Observed, metrics_response
 from capmodel.service.pages import page_routes
 from capmodel.service.plain import json_response
-from capmodel.service.settings import Settings, settings_from_environment
+from capmodel.service.settings import Settings
 
 HERE = Path(__file__).resolve().parent
 DESCRIPTION = """What your GPUs will do for a language model, with a measured error bar.
@@ -29,10 +29,13 @@ Fields of a body are the keyword names of the Python functions. Bad input is ans
 and, for each problem, the field and what was expected."""
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
-    """The ASGI application. It accepts requests once the calibrations are loaded."""
-    bounds = settings or settings_from_environment()
-    jobs = Jobs(bounds)
+def create_app(settings: Settings | None = None, jobs: Jobs | None = None) -> FastAPI:
+    """The ASGI application. It accepts requests once the calibrations are loaded.
+
+    `jobs` are those of `settings`, where they were made before.
+    """
+    bounds = settings or Settings()
+    jobs = jobs or Jobs(bounds)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

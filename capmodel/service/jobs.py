@@ -1,7 +1,7 @@
 """Long work in processes of its own, stopped by the clock and bounded in memory.
 
 A job ends itself: an alarm raises inside it, and where that is not heard, the interpreter's
-watchdog ends the process. The pool is then made anew.
+watchdog ends the process. The other jobs go on, and the next one gets a new process.
 """
 
 import asyncio
@@ -9,22 +9,23 @@ import contextlib
 import faulthandler
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.connection import Connection, wait
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from typing import Any
 
 from capmodel.service.errors import Refused, problem, refused_by_package
+from capmodel.service.nursery import Nursery, end_with
 from capmodel.service.settings import Settings
-from capmodel.service.start import process_context
 
 Job = Callable[[Mapping[str, Any]], Any]
 
 _GRACE_S = 5.0  # between the alarm and the end of the process
-_TASKS_PER_PROCESS = 200  # then a fresh process: what caches hold is given back
+_JOBS_PER_PROCESS = 200  # then a fresh process: what caches hold is given back
+_LESS = "less work: a smaller file, fewer choices, or no simulation"
 
 
 class _TimeUp(BaseException):
@@ -36,23 +37,31 @@ class Jobs:
 
     def __init__(self, settings: Settings):
         self._settings = settings
-        self._pool: ProcessPoolExecutor | None = None
-        self._lifeline: tuple[Connection, Connection] | None = None
+        self.nursery = Nursery(_answer_jobs)
+        self._threads: ThreadPoolExecutor | None = None
+        self._idle: list[_Process] = []
+        self._all: set[_Process] = set()
+        self._lock = threading.Lock()
+        self._closed = False
         self.waiting = 0
 
     async def start(self) -> None:
         """Start one process and wait until it has loaded the calibrations."""
-        await asyncio.get_running_loop().run_in_executor(self._running_pool(), _warm)
+        self._closed = False
+        await self._asked((_warm, {}, 300.0))
 
     def close(self) -> None:
         """End the processes at once; what they were doing is given up."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
-        if self._lifeline is not None:
-            for end in self._lifeline:
-                end.close()
-            self._lifeline = None
+        with self._lock:
+            self._closed = True
+            for one in self._all:
+                one.end()
+            self._all.clear()
+            self._idle.clear()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
+        self.nursery.close()
 
     @property
     def busy(self) -> bool:
@@ -70,45 +79,105 @@ class Jobs:
             raise Refused(503, [problem("", text, f"too busy: {text}; try again")], retry_s=2)
         self.waiting += 1
         try:
-            pool = self._running_pool()
-            call = asyncio.get_running_loop().run_in_executor(pool, _timed, job, body, timeout_s)
-            return await call
-        except BrokenProcessPool:
-            if self._pool is pool:
-                self._pool = None
-            text = "less work: a smaller file, fewer choices, or no simulation"
-            raise Refused(
-                504, [problem("", text, f"given up; expected {text}")], retry_s=None
-            ) from None
+            return await self._asked((job, body, timeout_s))
         finally:
             self.waiting -= 1
 
-    def _running_pool(self) -> ProcessPoolExecutor:
-        if self._pool is None:
-            context = process_context()
-            if self._lifeline is None:
-                self._lifeline = context.Pipe(duplex=False)
-            self._pool = ProcessPoolExecutor(
-                max_workers=self._settings.jobs,
-                mp_context=context,
-                initializer=_prepare,
-                initargs=(self._settings.job_memory_bytes, self._lifeline[0]),
-                max_tasks_per_child=_TASKS_PER_PROCESS,
-            )
-        return self._pool
+    async def _asked(self, call: tuple[Job, Mapping[str, Any], float]) -> Any:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._settings.jobs, "capmodel-job")
+        loop = asyncio.get_running_loop()
+        good, result = await loop.run_in_executor(self._threads, self._ask, call)
+        if not good:
+            raise result
+        return result
+
+    def _ask(self, call: tuple[Job, Mapping[str, Any], float]) -> tuple[bool, Any]:
+        """Whether it is a result, and it; by a process that no other thread asks meanwhile."""
+        given_up = Refused(504, [problem("", _LESS, f"given up; expected {_LESS}")])
+        with self._lock:
+            process = self._idle.pop() if self._idle else None
+        try:
+            if process is None:
+                process = _Process(self.nursery.make(), self._settings.job_memory_bytes)
+                with self._lock:
+                    self._all.add(process)
+                    if self._closed:
+                        process.end()
+            answer: tuple[bool, Any] = process.ask(call)
+        except (EOFError, OSError):  # it is no more
+            if process is not None:
+                self._forget(process)
+            return False, given_up
+        except BaseException:
+            if process is not None:
+                self._forget(process)
+            raise
+        if process.answered >= _JOBS_PER_PROCESS:
+            self._forget(process)
+        else:
+            with self._lock:
+                if process in self._all:
+                    self._idle.append(process)
+        return answer
+
+    def _forget(self, process: "_Process") -> None:
+        with self._lock:
+            self._all.discard(process)
+        process.close()
 
 
-def _warm() -> int:
+class _Process:
+    """One process and the connection to it."""
+
+    def __init__(self, connection: Connection, memory_bytes: int):
+        self._connection = connection
+        self.answered = 0
+        connection.send(memory_bytes)
+
+    def ask(self, call: tuple[Job, Mapping[str, Any], float]) -> Any:
+        self.answered += 1
+        self._connection.send(call)
+        return self._connection.recv()
+
+    def end(self) -> None:
+        """End it while another thread waits for it."""
+        if sys.platform == "win32":
+            self._connection.close()
+            return
+        with contextlib.suppress(OSError), socket.socket(fileno=self._connection.fileno()) as whole:
+            try:
+                whole.shutdown(socket.SHUT_RDWR)
+            finally:
+                whole.detach()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _answer_jobs(connection: Connection) -> None:
+    """What a job's process does: one call after the other, until nobody asks."""
+    end_with(connection)
+    _prepare(connection.recv())
+    while True:
+        job, body, timeout_s = connection.recv()
+        try:
+            answer = True, _timed(job, body, timeout_s)
+        except Exception as error:  # noqa: BLE001  raised where the job was asked for
+            answer = False, error
+        connection.send(answer)
+
+
+def _warm(_body: Mapping[str, Any]) -> int:
     from capmodel.service import warm
 
     return warm.LOADED
 
 
-def _prepare(memory_bytes: int, lifeline: Connection) -> None:
+def _prepare(memory_bytes: int) -> None:
     """Bound a fresh process: its memory, its threads; Ctrl-C is the parent's business."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threadpool_limits(1, user_api="blas")
     if sys.platform != "win32":
@@ -121,12 +190,6 @@ def _prepare(memory_bytes: int, lifeline: Connection) -> None:
         os.nice(5)  # a short answer goes before a long one
 
 
-def _end_with_parent(lifeline: Connection) -> None:
-    """End this process when the service closes its end, or is no more."""
-    wait([lifeline])
-    os._exit(0)
-
-
 def _timed(job: Job, body: Mapping[str, Any], timeout_s: float) -> Any:
     """`job(body)` within its time, every expected failure as a Refused."""
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
@@ -135,9 +198,8 @@ def _timed(job: Job, body: Mapping[str, Any], timeout_s: float) -> Any:
         try:
             return job(body)
         except _TimeUp:
-            text = "less work: a smaller file, fewer choices, or no simulation"
-            message = f"stopped after {timeout_s:g} s; expected {text}"
-            raise Refused(504, [problem("", text, message)]) from None
+            message = f"stopped after {timeout_s:g} s; expected {_LESS}"
+            raise Refused(504, [problem("", _LESS, message)]) from None
         except MemoryError:
             text = "less to hold in memory: a smaller file, or fewer requests"
             raise Refused(413, [problem("", text, f"out of memory; expected {text}")]) from None

@@ -1,12 +1,8 @@
 """What the service allows, in one place. Every bound is told to the client that passes it."""
 
-import os
 from dataclasses import dataclass
 
 MIB = 1 << 20
-
-PREFIX_VARIABLE = "CAPMODEL_SERVICE_PREFIX"
-JOBS_VARIABLE = "CAPMODEL_SERVICE_JOBS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +25,3 @@ class Settings:
     fit_timeout_s: float = 180.0
     job_memory_bytes: int = 4096 * MIB
     waiting: int = 32
-
-
-def settings_from_environment() -> Settings:
-    """Settings of a worker that `capmodel serve` started."""
-    return Settings(
-        prefix=os.environ.get(PREFIX_VARIABLE, ""), jobs=int(os.environ.get(JOBS_VARIABLE, "2"))
-    )

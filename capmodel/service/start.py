@@ -1,24 +1,157 @@
-"""What a worker does first: the jobs' processes load while it loads itself."""
+"""Running the service: everything is loaded once, then the workers are forked and watched."""
 
-import multiprocessing
+import contextlib
+import gc
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
 from typing import Any
 
+from capmodel.service.settings import Settings
 
-def process_context() -> Any:
-    """Processes forked from one that has everything loaded; spawned where there is no fork."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["capmodel.service.warm"])
-    return context
+_AGAIN_S = 1.0  # before a worker that died young is started again
 
 
-def application() -> Any:
-    """The ASGI application of a worker of `capmodel serve`."""
-    if process_context().get_start_method() == "forkserver":
-        from multiprocessing import forkserver
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """A socket that is bound but does not listen yet: who comes early is refused, not kept."""
 
-        forkserver.ensure_running()
-    from capmodel.service.app import create_app
+    socket: socket.socket
+    url: str
 
-    return create_app()
+
+def bind(host: str, port: int, prefix: str = "") -> Listening:
+    """A socket at `host` and `port` (0: a free one). Raises OSError."""
+    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    bound = socket.socket(family, kind)
+    try:
+        if os.name == "posix":
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except BaseException:
+        bound.close()
+        raise
+    shown = f"[{host}]" if family == socket.AF_INET6 else host
+    return Listening(bound, f"http://{shown}:{bound.getsockname()[1]}{prefix}/")
+
+
+def run_service(listening: Listening, workers: int, settings: Settings, access_log: bool) -> None:
+    """Serve until told to end. Returns after Ctrl-C or SIGTERM, when every process has ended."""
+    with tempfile.TemporaryDirectory(prefix="capmodel-metrics-") as folder:
+        if workers > 1:
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        signal.signal(signal.SIGTERM, _end)
+        try:
+            _serve(listening, workers, settings, access_log)
+        except (KeyboardInterrupt, _Ended):
+            return
+        finally:
+            listening.socket.close()
+
+
+class _Ended(BaseException):
+    """Told to end by SIGTERM."""
+
+
+def _end(*_: object) -> None:
+    raise _Ended
+
+
+def _serve(listening: Listening, workers: int, settings: Settings, access_log: bool) -> None:
+    from capmodel.service.app import create_app  # all that is heavy
+    from capmodel.service.jobs import Jobs
+
+    jobs = Jobs(settings)
+    app = create_app(settings, jobs)
+    gc.collect()
+    gc.freeze()  # what is loaded is shared by all processes, and stays so
+    if hasattr(os, "fork"):
+        jobs.nursery.fork(listening.socket)
+    listening.socket.listen(2048)
+    print(f"capmodel answers at {listening.url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+    if workers == 1:
+        _run(app, listening, access_log)
+    else:
+        _watch(app, listening, workers, access_log)
+
+
+def _run(app: Any, listening: Listening, access_log: bool) -> None:
+    """Answer requests in this process."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        log_level="info",
+        access_log=access_log,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=30,
+        limit_concurrency=1000,
+        timeout_graceful_shutdown=5,
+    )
+    uvicorn.Server(config).run(sockets=[listening.socket])
+
+
+def _watch(app: Any, listening: Listening, workers: int, access_log: bool) -> None:
+    """Keep `workers` processes; end them all when told to end."""
+    started: dict[int, float] = {}
+    watched, held = os.pipe()  # `held` is open in this process only
+
+    def fork() -> None:
+        pid = os.fork()
+        if pid:
+            started[pid] = time.monotonic()
+            return
+        code = 1
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.close(held)
+            threading.Thread(target=_end_after, args=(watched,), daemon=True).start()
+            _run(app, listening, access_log)
+            code = 0
+        except (KeyboardInterrupt, _Ended):
+            code = 0
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    try:
+        for _ in range(workers):
+            fork()
+        while True:
+            pid, _ = os.wait()
+            born = started.pop(pid, None)
+            if born is None:
+                continue
+            _forget_figures(pid)
+            if time.monotonic() - born < _AGAIN_S:
+                time.sleep(_AGAIN_S)
+            fork()
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for pid in started:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        for pid in started:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _end_after(watched: int) -> None:
+    """End this worker when the process that watches it is no more."""
+    os.read(watched, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _forget_figures(pid: int) -> None:
+    """What a worker that is no more was doing is not counted any longer."""
+    from prometheus_client.multiprocess import mark_process_dead
+
+    mark_process_dead(pid)

@@ -1,28 +1,36 @@
 """`capmodel serve` as a user starts it: refusals in one line, several workers, the end."""
 
+import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 SERVE = [sys.executable, "-m", "capmodel", "serve"]
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
         (["--port", "70000"], "70000"),
+        (["--port", "99999", "--workers", "2"], "99999"),
+        (["--port", "-1"], "-1"),
+        (["--port", "http"], "http"),
         (["--workers", "0"], "workers"),
+        (["--workers", "65"], "65"),
+        (["--jobs", "0"], "jobs"),
+        (["--host", ""], "--host"),
+        (["--host", "203.0.113.7"], "203.0.113.7"),
+        (["--host", "a" * 300], "--host"),
         (["--prefix", "/a b"], "--prefix"),
         (["--prefix", "/../x"], "--prefix"),
         (["--host", "no such host"], "no such host"),
@@ -43,30 +51,106 @@ def test_a_port_in_use_is_told() -> None:
     assert port in done.stderr
 
 
+@contextmanager
+def running(*flags: str, temporary: Path | None = None) -> Iterator[tuple[subprocess.Popen, str]]:
+    """A service at a free port and its address, once it says that it answers."""
+    where = {} if temporary is None else {"TMPDIR": str(temporary)}
+    with subprocess.Popen(
+        [*SERVE, "--port", "0", *flags], stderr=subprocess.PIPE, text=True,
+        env={**os.environ, **where},
+    ) as service:  # fmt: skip
+        assert service.stderr is not None
+        told = service.stderr.readline()
+        found = re.search(r"http://\S+", told)
+        assert found, told + service.stderr.read()
+        try:
+            yield service, found.group(0)
+        finally:
+            service.kill()
+            service.communicate()
+
+
+def ask(url: str) -> str:
+    return str(urllib.request.urlopen(url, timeout=60).read().decode())
+
+
+def is_gone(url: str) -> bool:
+    """Whether soon nothing answers any more."""
+    for _ in range(100):
+        try:
+            ask(f"{url}healthz")
+        except urllib.error.URLError as error:
+            if isinstance(error.reason, ConnectionRefusedError):
+                return True
+        except OSError:
+            pass
+        time.sleep(0.1)
+    return False
+
+
 @pytest.mark.slow
-def test_two_workers_share_their_figures_and_end_together() -> None:
-    port = free_port()
-    with subprocess.Popen([*SERVE, "--port", str(port), "--workers", "2"],
-                          stderr=subprocess.PIPE, text=True) as service:  # fmt: skip
-        url = f"http://127.0.0.1:{port}"
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(f"{url}/healthz", timeout=5)
-                break
-            except OSError:
-                assert service.poll() is None
-                time.sleep(0.2)
+def test_two_workers_share_their_figures_and_end_together(tmp_path: Path) -> None:
+    with running("--workers", "2", temporary=tmp_path) as (service, url):
         for _ in range(20):
-            urllib.request.urlopen(f"{url}/v1/gpus", timeout=30).read()
+            ask(f"{url}v1/gpus")
         time.sleep(0.2)
-        text = urllib.request.urlopen(f"{url}/metrics", timeout=30).read().decode()
         counted = [
             line
-            for line in text.splitlines()
+            for line in ask(f"{url}metrics").splitlines()
             if line.startswith("capmodel_requests_total") and '"/v1/gpus"' in line
         ]
         assert sum(float(line.split()[-1]) for line in counted) == 20
         service.send_signal(signal.SIGTERM)
-        service.communicate(timeout=60)
-    with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(f"{url}/healthz", timeout=5)
+        assert service.wait(timeout=60) == 0
+        assert is_gone(url)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_end_it_ends_with_its_jobs(tmp_path: Path, sign: signal.Signals) -> None:
+    with running("--prefix", "/cap", temporary=tmp_path) as (service, url):
+        assert url.endswith("/cap/")
+        assert ask(f"{url}v1/lab?n_tokens=2")
+        service.send_signal(sign)
+        assert service.wait(timeout=60) == 0
+        assert is_gone(url)  # the port is free: no process of it is left
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_killed_outright_it_leaves_no_process_that_keeps_the_port(workers: str) -> None:
+    with running("--workers", workers) as (service, url):
+        assert ask(f"{url}v1/lab?n_tokens=2")
+        service.kill()
+        service.wait(timeout=60)
+        assert is_gone(url)
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_is_replaced() -> None:
+    with running("--workers", "2") as (service, url):
+        assert ask(f"{url}healthz")
+        workers = set()
+        while len(workers) < 3:  # the nursery is among them: it too may die
+            workers = set(map(int, children(service.pid)))
+            time.sleep(0.05)
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+        for _ in range(600):
+            try:
+                assert ask(f"{url}v1/lab?n_tokens=3")
+                break
+            except OSError:
+                time.sleep(0.1)
+        else:
+            pytest.fail("nothing answers")
+        assert not workers & set(map(int, children(service.pid)))
+
+
+def children(pid: int) -> list[str]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children")
+    if not listed.exists():
+        pytest.skip("no /proc here that lists the processes")
+    return listed.read_text().split()

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import capmodel.service.jobs as jobs_module
 from capmodel.service.errors import Refused
 from capmodel.service.jobs import Jobs
 from capmodel.service.settings import MIB, Settings
 
 
 def fine(body: Mapping[str, Any]) -> Any:
-    return {"pid": os.getpid(), **body}
+    return {"pid": os.getpid(), "parent": os.getppid(), **body}
 
 
 def slow(_body: Mapping[str, Any]) -> None:
@@ -99,5 +101,62 @@ def test_close_ends_what_runs() -> None:
     start = time.monotonic()
     pid = asyncio.run(ask())
     assert time.monotonic() - start < 50
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+    assert ends(pid)
+
+
+def ends(pid: int) -> bool:
+    """Whether a process is soon no more."""
+    for _ in range(200):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_one_that_dies_takes_no_other_along() -> None:
+    async def ask() -> Any:
+        jobs = Jobs(Settings(jobs=2))
+        try:
+            other = asyncio.create_task(jobs.run(slow, {}, 3.0))
+            await asyncio.sleep(0.5)
+            with pytest.raises(Refused, match="given up"):
+                await jobs.run(dying, {}, 60.0)
+            with pytest.raises(Refused, match="stopped after 3 s"):
+                await other
+        finally:
+            jobs.close()
+
+    asyncio.run(ask())
+
+
+def test_a_nursery_that_dies_is_made_anew() -> None:
+    async def ask() -> None:
+        jobs = Jobs(Settings(jobs=1))
+        try:
+            first = await jobs.run(fine, {}, 60.0)
+            os.kill(first["parent"], signal.SIGKILL)
+            assert (await jobs.run(fine, {}, 60.0))["pid"] == first["pid"]
+            with pytest.raises(Refused, match="given up"):
+                await jobs.run(dying, {}, 60.0)
+            assert (await jobs.run(fine, {}, 60.0))["parent"] != first["parent"]
+        finally:
+            jobs.close()
+
+    asyncio.run(ask())
+
+
+def test_a_process_that_has_answered_much_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs_module, "_JOBS_PER_PROCESS", 3)
+
+    async def ask() -> list[int]:
+        jobs = Jobs(Settings(jobs=1))
+        try:
+            return [(await jobs.run(fine, {}, 60.0))["pid"] for _ in range(7)]
+        finally:
+            jobs.close()
+
+    pids = asyncio.run(ask())
+    assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 1]
+    assert all(ends(pid) for pid in pids)
