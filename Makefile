@@ -54,6 +54,10 @@ $(BIN)/uv:
 	$(INSTALL) --editable '.[test]'
 	touch $@ .venv/.core
 
+.venv/.browser: pyproject.toml constraints.txt | .venv/.test ## what the tests of the pages need
+	$(INSTALL) --editable '.[test,browser]'
+	touch $@
+
 .PHONY: docs
 docs: .venv/.core ## docs/ and the reference into build/docs, links and code blocks checked
 	$(BIN)/python tools/docs.py
