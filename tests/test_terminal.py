@@ -1,5 +1,8 @@
 """Nothing printed is cut short, however narrow the terminal."""
 
+import subprocess
+import sys
+
 import pytest
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -59,3 +62,18 @@ def test_one_column_of_many_words_gives_way_and_loses_none(
     words = capsys.readouterr().out.split()
     assert sorted(words)[:20] == ["0", "1", *map(str, range(100, 118))]
     assert {"118", "119", "block", "table"} <= set(words)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize(
+    "command", ["kv --model llama-3-8b --context 9", "lab model 'And he' --tokens 2"]
+)
+def test_a_closed_output_is_nobody_looking(command: str, closed: str) -> None:
+    run = subprocess.run(
+        f"'{sys.executable}' -m capmodel {command} {closed}",
+        shell=True,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0
+    assert "Traceback" not in run.stderr + run.stdout

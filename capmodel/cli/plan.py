@@ -142,13 +142,14 @@ def command(**flags: Any) -> int:
     """  # fmt: skip
     from capmodel.cli import plan_tables
     from capmodel.cli.progress import progress_bar
+    from capmodel.cli.terminal import is_terminal
     from capmodel.planner import InfeasiblePlan
 
     if flags["model"] is None:
         raise click.UsageError("Give --model")
     status = 0
     try:
-        with progress_bar(quiet=flags["as_json"] or not sys.stderr.isatty()) as progress:
+        with progress_bar(quiet=flags["as_json"] or not is_terminal(sys.stderr)) as progress:
             found = _plan(flags, progress)
     except InfeasiblePlan as error:
         if error.plan is None:

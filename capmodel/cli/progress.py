@@ -16,7 +16,9 @@ def progress_bar(quiet: bool = False) -> "Iterator[Progress]":
     if quiet:
         yield lambda label, done, total: None
         return
-    if not sys.stderr.isatty():
+    from capmodel.cli.terminal import is_terminal
+
+    if not is_terminal(sys.stderr):
         yield _lines()
         return
     from rich.console import Console

@@ -5,7 +5,7 @@ Rich ends a cell that does not fit with an ellipsis; half a number is worse than
 
 import os
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -22,8 +22,13 @@ def terminal(*, stderr: bool = False) -> Console:
     stderr: write there instead, for progress and notes. COLUMNS in the environment is respected.
     """
     stream = sys.stderr if stderr else sys.stdout
-    piped = not stream.isatty() and not os.environ.get("COLUMNS")
+    piped = not is_terminal(stream) and not os.environ.get("COLUMNS")
     return _Whole(stderr=stderr, highlight=False, width=PIPED if piped else None)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether somebody looks at `stream`; nobody does at a closed one, which is None."""
+    return stream is not None and stream.isatty()
 
 
 class _Whole(Console):
