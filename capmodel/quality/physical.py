@@ -121,7 +121,23 @@ def unit_slip(featured: pd.DataFrame, limits: Thresholds) -> list[Hit]:
         )
         figures = {"step_s": step, "least_s": least, "ratio": ratio}
         hits += _by_whose(featured, "unit_slip", mask, reason, figures)
-    return hits
+    return [*hits, _batch_slip(featured, limits)]
+
+
+def _batch_slip(featured: pd.DataFrame, limits: Thresholds) -> Hit:
+    """A batch, derived as throughput x time, of hundreds of times what was offered.
+
+    Where the time is in another unit the batch is too, and with it the traffic: the step alone
+    would not show it.
+    """
+    batch, offered = column(featured, "batch_size"), column(featured, "concurrency")
+    ratio = batch / np.where(offered > 0, offered, np.nan)
+    return Hit(
+        "unit_slip", SET_ASIDE, ratio >= limits.unit_ratio,
+        "throughput x time per token makes {batch} sequences, {ratio} times the {offered} offered: "
+        "the time is most likely in another unit, a thousand times smaller or more",
+        {"batch": batch, "ratio": ratio, "offered": offered},
+    )  # fmt: skip
 
 
 def _by_whose(

@@ -162,3 +162,12 @@ def test_every_row_is_in_exactly_one_part(steps: list[float], memory: float, fla
     assert (aside["rule"] != "").all()
     assert (aside["reason"] != "").all()
     assert used["flags"].str.startswith(flags).all()
+
+
+def test_microseconds_under_a_name_of_milliseconds_are_a_unit_slip(sound: Table) -> None:
+    """The batch, throughput x time, slips with the time: 7,000 of 8 offered, 2 TB of cache."""
+    row = {**SERVING, "step_time_s": 20.0, "tpot_s": 20.0, "ttft_s": 500.0, "e2e_s": 4500.0,
+           "batch_size": 7000.0, "floor_s": 1.0, "kv_stored_bytes": 2e12}  # fmt: skip
+    _, aside = split_aside(sound(**row))
+    assert list(aside["rule"]) == ["unit_slip"]
+    assert "7,000 sequences, 875 times the 8 offered" in aside["reason"].iloc[0]
