@@ -98,7 +98,7 @@ def answer_plan(body: Fields) -> dict[str, Any]:
             gpu_of(name, "price")
     trace = body["trace"]
     if trace is None and body["rate"] is None and body["concurrency"] is None:
-        raise Refused(422, [problem("rate", "rate (requests/s), concurrency (clients) or a trace")])
+        raise Refused(422, [problem("rate", "requests/s, or concurrency (clients), or a trace")])
     if trace is not None:
         with told("trace"):
             columns = {name: np.asarray(values, float) for name, values in trace.items()}

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -18,7 +18,7 @@ from capmodel.service.edge import Edge
 from capmodel.service.errors import Refused, on_http, on_invalid, on_refused
 from capmodel.service.jobs import Jobs
 from capmodel.service.metrics import Observed, metrics_response
-from capmodel.service.pages import page_routes
+from capmodel.service.pages import missing_page, page_routes, page_templates
 from capmodel.service.plain import json_response
 from capmodel.service.settings import Settings
 
@@ -44,14 +44,23 @@ def create_app(settings: Settings | None = None, jobs: Jobs | None = None) -> Fa
         yield
         jobs.close()
 
+    templates = page_templates(bounds)
+
+    async def on_no_route(request: Request, error: Exception) -> Response:
+        path = request.url.path.removeprefix(bounds.prefix)
+        reads = "text/html" in request.headers.get("accept", "")
+        if getattr(error, "status_code", 0) == 404 and reads and not path.startswith("/v1/"):
+            return missing_page(templates, path)
+        return await on_http(request, error)
+
     app = FastAPI(
         title="capmodel", version=__version__, description=DESCRIPTION, lifespan=lifespan,
         docs_url=None, redoc_url=None,
         exception_handlers={
-            Refused: on_refused, RequestValidationError: on_invalid, HTTPException: on_http,
+            Refused: on_refused, RequestValidationError: on_invalid, HTTPException: on_no_route,
         },
     )  # fmt: skip
-    routers = api_routes(bounds, jobs), page_routes(bounds)
+    routers = api_routes(bounds, jobs), page_routes(bounds, templates)
     for router in routers:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")

@@ -14,6 +14,7 @@ from capmodel.runs import RunsError
 
 _LONGEST = 600
 _FIELD = re.compile(r"\bGot (?:an? )?([a-z_][a-z0-9_]*)(?:=|\[)", re.IGNORECASE)
+_MISSING = re.compile(r"\bGot [^;]*?\b([a-z_]+)=None\b[^;]*, but expected both")
 _NAMED = re.compile(
     r"\b[Gg]ot (?:an? |the )?(model|GPU|trace|calibration|method|weight dtype|KV dtype)\b"
 )
@@ -49,9 +50,8 @@ class Refused(Exception):
 
 def problem(field: str, expected: str, message: str | None = None) -> Problem:
     """A problem; the message is made of the expectation where none is given."""
-    return Problem(
-        field=field, expected=_cut(expected), message=_cut(message or f"{field}: {expected}")
-    )
+    said = message or f"{field or 'the body'}: expected {expected}"
+    return Problem(field=field, expected=_cut(expected), message=_cut(said))
 
 
 def refused_by_package(error: Exception, field: str = "") -> Refused:
@@ -64,7 +64,7 @@ def refused_by_package(error: Exception, field: str = "") -> Refused:
         return Refused(422, [problem(field, text, f"too large: {error}")])
     message = str(error) or type(error).__name__
     if not field:
-        for pattern in (_FIELD, _NAMED):
+        for pattern in (_MISSING, _FIELD, _NAMED):
             if found := pattern.search(message):
                 field = found.group(1).lower().replace(" ", "_")
                 break
@@ -74,7 +74,12 @@ def refused_by_package(error: Exception, field: str = "") -> Refused:
 
 
 # What a field is, where the package's message says only what is wrong with it.
+NO_SUCH_FIELD = "no such field"
 EXPECTED_OF = {
+    "price": "dollars per GPU-hour, or an object of them by the names of GPUs",
+    "trace": "lists of one length, with arrivals that never fall",
+    "weight_dtype": "a dtype that the model's weights can have",
+    "kv_dtype": "a dtype that the model's cache can have",
     "model": "a name of the catalogue (GET /v1/models), or the content of a config.json",
     "gpu": "a name of the catalogue (GET /v1/gpus), or the GPU's fields as an object",
     "calibration": "the content of a file that capmodel fit or POST /v1/fit has written",
@@ -84,7 +89,8 @@ EXPECTED_OF = {
 def _row_problem(row: dict[str, Any]) -> Problem:
     place = f"row {int(row['row'])}, " if row["row"] == row["row"] and row["row"] else ""
     message = f"{place}{row['column']}: {row['reason']}"
-    if row["value"] is not None and row["value"] == row["value"]:
+    told = repr(str(row["value"])) in message
+    if row["value"] is not None and row["value"] == row["value"] and not told:
         message += f" (it is {str(row['value'])[:80]!r})"
     return problem("runs", str(row["reason"]), message)
 
@@ -95,19 +101,32 @@ def validation_problems(errors: Sequence[Any]) -> list[Problem]:
     for error in errors:
         place = "" if error["type"] == "json_invalid" else _place(error["loc"])
         merged.setdefault(place, []).append(_expectation(error))
-    problems = []
-    for field, texts in merged.items():
-        expected = " or ".join(dict.fromkeys(texts))
-        problems.append(problem(field, expected, f"{field or 'the body'}: expected {expected}"))
-    return problems[:20]
+    return [
+        _merged(field, list(dict.fromkeys(texts)))
+        for field, texts in merged.items()
+        if not any(other.startswith(f"{field}.") for other in merged if field)
+    ][:20]
+
+
+def _merged(field: str, texts: list[str]) -> Problem:
+    """One problem of a field's alternatives; what another says more exactly is left out."""
+    if texts == [NO_SUCH_FIELD]:
+        return problem(field, NO_SUCH_FIELD, f"{field}: there is no such field")
+    exact = [one for one in texts if not any(other.startswith(f"{one} ") for other in texts)]
+    return problem(field, " or ".join(exact))
 
 
 _EXPECTATIONS = {
     "missing": "a value, it is needed",
-    "extra_forbidden": "no such field",
+    "extra_forbidden": NO_SUCH_FIELD,
     "finite_number": "a finite number",
     "json_invalid": "JSON",
-    "model_attributes_type": "a JSON object",
+    "model_attributes_type": "a JSON object, sent as application/json",
+    "model_type": "a JSON object",
+    "int_parsing": "a whole number",
+    "float_parsing": "a number",
+    "bool_parsing": "true or false",
+    "string_pattern_mismatch": "a day such as 2026-12-31",
     "dict_type": "an object",
     "list_type": "a list",
     "float_type": "a number",
@@ -122,7 +141,7 @@ def _expectation(error: Any) -> str:
     known = _EXPECTATIONS.get(error["type"])
     if known:
         return known
-    text = str(error["msg"])
+    text = str(error["msg"]).partition(" after validation, not ")[0]
     for begin, ours in _BEGINNINGS.items():
         if text.startswith(begin):
             return ours + text.removeprefix(begin)
@@ -132,11 +151,12 @@ def _expectation(error: Any) -> str:
 # How pydantic's sentences begin -> how an expectation reads.
 _BEGINNINGS = {
     "Value error, ": "",
+    "Input should be greater than or equal to": "a number of at least",
+    "Input should be less than or equal to": "a number of at most",
     "Input should be greater": "a number greater",
     "Input should be less": "a number less",
     "Input should be ": "",
     "String should have ": "a text of ",
-    "String should match pattern ": "a text like ",
     "List should have ": "a list of ",
     "Dictionary should have ": "an object of ",
 }
@@ -182,10 +202,20 @@ async def on_http(_request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     status = 422 if error.status_code == 400 else error.status_code
-    answer = problem_response(status, [problem("", str(error.detail), str(error.detail))])
+    expected, message = _OF_STATUS.get(status, (str(error.detail), str(error.detail)))
+    answer = problem_response(status, [problem("", expected, message)])
     if error.headers:
         answer.headers.update(error.headers)
     return answer
+
+
+_OF_STATUS = {
+    404: (
+        "a path that /openapi.json names",
+        "there is nothing here; /openapi.json names the paths",
+    ),
+    405: ("a method that this path has", "this path has other methods; /openapi.json names them"),
+}
 
 
 def _cut(text: str) -> str:

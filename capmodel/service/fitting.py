@@ -48,7 +48,7 @@ def answer_fit(body: Fields) -> dict[str, Any]:
 def answer_grade(body: Fields) -> dict[str, Any]:
     """The grade card of the runs, of `test`, or of a given calibration."""
     if body["test"] is not None and body["calibration"] is not None:
-        expected = "test or calibration, not both"
+        expected = "either this or a calibration"
         raise Refused(422, [problem("test", expected)])
     names = body["estimators"] or None
     with noted() as notes, told("runs"):

@@ -116,7 +116,9 @@ async def _read_form(request: Request, form: type[Body], settings: Settings) -> 
         raise Refused(422, [problem("runs", "at least one file")])
     unknown = sorted(set(files) - {"runs", "test"})
     if unknown or ("test" in files and "test" not in form.model_fields):
-        raise Refused(422, [problem((unknown or ["test"])[0], "no such file")])
+        name = (unknown or ["test"])[0]
+        expected = "files as runs" + (" and test" if "test" in form.model_fields else "")
+        raise Refused(422, [problem(name[:80], expected, f"{name}: there is no such file field")])
     stand_ins = dict.fromkeys(files, _ROWS)
     return {**_checked(form, {**fields, **stand_ins}), **files}
 

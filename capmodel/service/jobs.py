@@ -48,7 +48,13 @@ class Jobs:
     async def start(self) -> None:
         """Start one process and wait until it has loaded the calibrations."""
         self._closed = False
-        await self._asked((_warm, {}, 300.0))
+        try:
+            await self._asked((_warm, {}, 300.0))
+        except Refused as refused:
+            raise RuntimeError(
+                "the process for plans and fits ended as it started; a script that starts the "
+                'service needs `if __name__ == "__main__":`'
+            ) from refused
 
     def close(self) -> None:
         """End the processes at once; what they were doing is given up."""

@@ -1,5 +1,6 @@
 """What the names and tables of a request mean. No text of a client is ever taken for a path."""
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +13,13 @@ from capmodel.shapes import ModelShape, load_shape
 from capmodel.shapes.catalogue import find_shape
 
 _LIKE_A_PATH = (".toml", ".json")
-_LOCAL_REMEDY = ". Give the path of"  # what the package advises callers who have files
+_FLAGS = re.compile(r" \(--[a-z][^)]*\)")
+# What the package advises callers who have a shell and files -> what a client can do.
+_REMEDIES = {
+    ". Give the path of": ". Send the content of its config.json instead",
+    " (`capmodel catalog gpus` lists all)": " (GET /v1/gpus lists all). Send an object of its "
+    "fields instead",
+}
 
 
 def shape_of(model: str | Mapping[str, Any]) -> ModelShape:
@@ -71,5 +78,10 @@ def noted() -> Iterator[list[str]]:
 
 
 def _for_http(text: str) -> str:
-    known, _, local = text.partition(_LOCAL_REMEDY)
-    return f"{known}. Send the content of its config.json instead" if local else known
+    """A message of the package with the remedies of a client instead of those of a shell."""
+    text = _FLAGS.sub("", text)
+    for begin, remedy in _REMEDIES.items():
+        known, found, _ = text.partition(begin)
+        if found:
+            text = known + remedy
+    return text

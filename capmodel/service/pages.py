@@ -11,6 +11,8 @@ from starlette.responses import HTMLResponse
 from capmodel import __version__
 from capmodel.gpus import gpu_names, load_gpu
 from capmodel.prediction import shipped_calibrations
+from capmodel.service.errors import Refused
+from capmodel.service.named import gpu_of
 from capmodel.service.settings import Settings
 from capmodel.shapes.catalogue import shape_names
 from capmodel.units import format_bytes
@@ -27,9 +29,8 @@ DEFAULTS = {
 _LONGEST = 200  # of one value of the address
 
 
-def page_routes(settings: Settings) -> APIRouter:
-    """The router of the pages."""
-    routes = APIRouter(include_in_schema=False)
+def page_templates(settings: Settings) -> Environment:
+    """The pages' templates, with what all of them show."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).resolve().parent / "templates"),
         autoescape=True,
@@ -46,6 +47,19 @@ def page_routes(settings: Settings) -> APIRouter:
         models=shape_names(),
         gpus=[_gpu(name) for name in gpu_names()],
     )
+
+    return templates
+
+
+def missing_page(templates: Environment, path: str) -> HTMLResponse:
+    """What a browser is shown at a path that is none."""
+    shown = templates.get_template("missing.html").render(here="", path=path[:_LONGEST])
+    return HTMLResponse(shown, status_code=404)
+
+
+def page_routes(settings: Settings, templates: Environment) -> APIRouter:
+    """The router of the pages."""
+    routes = APIRouter(include_in_schema=False)
 
     def page(name: str, here: str, **values: Any) -> HTMLResponse:
         return HTMLResponse(templates.get_template(name).render(here=here, **values))
@@ -72,9 +86,17 @@ def _asked(request: Request) -> dict[str, Any]:
     if not set(given) & set(DEFAULTS):
         return {**DEFAULTS, "gpu": [DEFAULTS["gpu"]], "simulate": True}
     values: dict[str, Any] = {**dict.fromkeys(DEFAULTS, ""), "load": "rate", **given}
-    values["gpu"] = [name[:_LONGEST] for name in request.query_params.getlist("gpu")]
+    values["gpu"] = [_known(name[:_LONGEST]) for name in request.query_params.getlist("gpu")[:64]]
     values["simulate"] = given.get("simulate", "1") != "0"
     return values
+
+
+def _known(name: str) -> str:
+    """The catalogue's name of a GPU; one it does not know stays, so that the plan says so."""
+    try:
+        return gpu_of(name).name
+    except Refused:
+        return name
 
 
 def _options(values: list[str], chosen: str, empty: str) -> Markup:

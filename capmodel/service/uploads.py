@@ -4,6 +4,7 @@ The bytes lie in a folder of memory while they are read, and are gone with the a
 """
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from capmodel.service.errors import Refused, problem, refused_by_package
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".md", ".parquet", ".pq",
             ".yaml", ".yml")  # fmt: skip
+_COUNTED = re.compile(r"^has \d+ problems?: (file: )?")  # the name stands before it anyway
 _MEMORY = "/dev/shm"  # a folder that no disk keeps, where the system has one
 
 
@@ -118,9 +120,10 @@ def _check_rows(rows: int, most_rows: int, field: str) -> None:
 
 
 def _file_problem(report: FileReport, names: Mapping[str, str], field: str) -> Any:
-    reason = _without_paths(report.reason, names)
+    name = names.get(report.path, "upload")
+    reason = _COUNTED.sub("", _without_paths(report.reason, names).removeprefix(f"{name} "))
     told = refused_by_package(ValueError(reason), field).problems[0]
-    told.message = f"{names.get(report.path, 'upload')}: {reason}"[:600]
+    told.message = f"{name}: {reason}"[:600]
     return told
 
 

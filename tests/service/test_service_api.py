@@ -1,6 +1,7 @@
 """Answers over HTTP are the package's own, field for field."""
 
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -186,3 +187,22 @@ def test_metrics_count_by_route(client: TestClient) -> None:
     client.get("/no/such/page?x=1")
     assert counted() == before + 1
     assert "/no/such/page" not in client.get("/metrics").text
+
+
+def checked(page: str) -> list[str]:
+    return re.findall(r'name="gpu" value="([^"]*)" checked', page)
+
+
+def test_gpus_of_an_address_are_read_as_by_the_package(client: TestClient) -> None:
+    page = client.get("/?model=llama-3-8b&gpu=h200&gpu=b200&gpu=nothing&gpu=h200-sxm").text
+    assert sorted(checked(page)) == ["b200-sxm", "h200-sxm", "nothing"]
+    assert checked(client.get("/").text) == ["h100-sxm"]
+
+
+def test_a_browser_is_shown_a_page_where_nothing_is(client: TestClient) -> None:
+    shown = client.get("/<b>nowhere", headers={"accept": "text/html,*/*"})
+    assert shown.status_code == 404
+    assert "/&lt;b&gt;nowhere" in shown.text
+    assert 'href="/lab"' in shown.text
+    assert client.get("/nowhere").json()["detail"][0]["expected"]
+    assert client.get("/v1/nowhere", headers={"accept": "text/html"}).json()["detail"]

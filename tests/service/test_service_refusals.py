@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -226,7 +227,7 @@ def test_a_body_that_comes_too_slowly_is_refused() -> None:
     ("change", "expected"),
     [
         ({"rate": 0}, "a number greater than 0"),
-        ({"memory_fraction": 2}, "a number less than or equal to 1"),
+        ({"memory_fraction": 2}, "a number of at most 1"),
         ({"model": "x" * 201}, "a text of at most 200 characters"),
         ({"gpu": ["a10"] * 17}, "a list of at most 16 items"),
         ({"seed": 1.5}, "a whole number"),
@@ -238,6 +239,54 @@ def test_expectations_read_as_words(
 ) -> None:
     answer = client.post("/v1/plan", json={**LOAD, **change})
     assert expected in answer.json()["detail"][0]["expected"]
+
+
+SAID = [
+    ("/v1/plan", LOAD, {"rate": None}),
+    ("/v1/plan", LOAD, {"input_len": None}),
+    ("/v1/plan", LOAD, {"output_len": None}),
+    ("/v1/plan", LOAD, {"input_len": 0.5}),
+    ("/v1/plan", LOAD, {"input_len": {"mean": 10, "cv": 99}}),
+    ("/v1/plan", LOAD, {"price": {"h100-sxm": 0}}),
+    ("/v1/plan", LOAD, {"price": {"zz": 1}}),
+    ("/v1/plan", LOAD, {"gpu": "zz"}),
+    ("/v1/plan", LOAD, {"gpu": {}}),
+    ("/v1/plan", LOAD, {"model": "zz"}),
+    ("/v1/plan", LOAD, {"weight_dtype": "zz"}),
+    ("/v1/plan", LOAD, {"date": "soon"}),
+    ("/v1/plan", LOAD, {"colour": 1}),
+    ("/v1/plan", LOAD, {"calibration": {}}),
+    ("/v1/predict", STEP, {"tp": 3}),
+    ("/v1/predict", STEP, {"kv_dtype": "fp8_ds_mla"}),
+    ("/v1/predict", STEP, {"batch_size": []}),
+    ("/v1/fit", {}, {}),
+    ("/v1/fit", {}, {"runs": []}),
+    ("/v1/fit", {}, {"runs": [{"model": "x", "weight_dtype": "zz"}]}),
+    ("/v1/grade", {}, {"runs": [{"model": "x"}], "test": [{"model": "x"}], "calibration": {}}),
+    ("/v1/grade", {}, {"runs": [{"model": "x"}], "estimators": ["zz"]}),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "change"), SAID)
+def test_what_is_wrong_is_said_once_and_for_a_client(
+    client: TestClient, path: str, body: dict[str, Any], change: dict[str, Any]
+) -> None:
+    answer = client.post(path, json={**body, **change, **({"simulate": False} if body is LOAD
+                                                          else {})})  # fmt: skip
+    assert answer.status_code == 422
+    for one in answer.json()["detail"]:
+        message, name = one["message"], one["field"]
+        assert not re.match(rf"{re.escape(name)}: (expected )?{re.escape(name)}\b", message), (
+            message
+        )
+        assert message.count("zz") <= 1
+        assert not one["expected"].startswith("Got ")
+        assert not re.search(r"expected no |after validation|\\d|--[a-z]|TOML|`capmodel", message)
+
+
+def test_the_length_that_is_missing_is_the_field(client: TestClient) -> None:
+    answer = client.post("/v1/plan", json={**LOAD, "output_len": None})
+    assert answer.json()["detail"][0]["field"] == "output_len"
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz", "/lab", "/v1/gpus", "/static/service.css"])

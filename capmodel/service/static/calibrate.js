@@ -2,7 +2,7 @@
 
 import { ask, download, root, showProblem } from "./http.js";
 import { keepCalibration } from "./own.js";
-import { digits, node, percent, table, whole } from "./words.js";
+import { digits, node, percent, seconds, table, whole } from "./words.js";
 
 const byId = (id) => document.getElementById(id);
 const drop = byId("drop");
@@ -59,7 +59,7 @@ function show(found) {
   figure("Noise of the measurements", percent(found.noise_floor_mape, 1), found.noise_floor_mape == null ? "no repeats in the file" : "from repeated rows");
   byId("warnings").replaceChildren(...(found.warnings.length ? [node("div", { className: "warn" }, node("ul", {}, ...found.warnings.map((text) => node("li", { textContent: text }))))] : []));
   byId("pictures").replaceChildren(...Object.values(found.figures).map((picture) => node("figure", { className: "panel" },
-    node("img", { className: "figure", alt: picture.alt, src: `data:image/svg+xml;base64,${base64(picture.svg)}` }),
+    node("div", { className: "wide", tabIndex: 0, role: "group", ariaLabel: "Figure" }, node("img", { className: "figure", alt: picture.alt, src: `data:image/svg+xml;base64,${base64(picture.svg)}` })),
     node("figcaption", { className: "note", textContent: picture.caption }))));
   const cells = splits.flatMap((split) => Object.entries(found.splits[split]).map(([estimator, score]) => ({ split, estimator, ...score })));
   byId("card").replaceChildren(table("Mean, median and 90th percentile of the error", [
@@ -67,11 +67,16 @@ function show(found) {
     ["90th", (row) => percent(row.p90_ape, 1), true], ["Bias", (row) => percent(row.bias, 1), true], ["R²", (row) => digits(row.r2), true], ["Rows", (row) => whole(row.n), true]], cells));
   byId("absent").textContent = Object.entries(found.absent_splits).map(([split, why]) => `${split}: ${why}`).join(" · ");
   byId("coefficients").replaceChildren(table("By engine and GPU, with standard errors", [
-    ["Engine", (row) => row.engine], ["GPU", (row) => row.gpu], ["Coefficient", (row) => row.coefficient], ["Value", (row) => digits(row.value), true],
-    ["±", (row) => digits(row.standard_error, 2), true], ["Unit", (row) => row.unit], ["", (row) => (row.at_bound ? "at its bound" : row.identified ? "" : "not told by these rows")]], found.coefficients));
-  byId("files").replaceChildren(table("Files", [["Name", (row) => row.name], ["Format", (row) => row.format], ["Rows", (row) => whole(row.rows), true], ["With a decode step", (row) => whole(row.kept), true], ["", (row) => row.reason || row.status]], found.files));
+    ["Engine", (row) => row.engine], ["GPU", (row) => row.gpu], ["Coefficient", (row) => row.coefficient], ["Value", (row) => inUnit(row, row.value), true],
+    ["±", (row) => inUnit(row, row.standard_error, 2), true], ["Unit", (row) => row.unit.replace(/^s\//, "a ")], ["Note", (row) => (row.at_bound ? "at its bound" : row.identified ? "" : "not told by these rows")]], found.coefficients));
+  byId("files").replaceChildren(table("Files", [["Name", (row) => row.name], ["Format", (row) => row.format], ["Rows", (row) => whole(row.rows), true], ["With a decode step", (row) => whole(row.kept), true], ["What became of it", (row) => row.reason || row.status]], found.files));
   byId("aside-summary").textContent = `Rows set aside: ${whole(found.set_aside.length)} shown`;
   byId("aside").replaceChildren(table("Rows that no fit used, and why", [["Run", (row) => row.run_id], ["Model", (row) => row.model], ["GPU", (row) => row.gpu], ["Batch", (row) => whole(row.batch_size), true], ["Rule", (row) => row.rule], ["Why", (row) => row.reason]], found.set_aside));
+}
+
+/** A coefficient in seconds a layer, or the like, with a unit that can be read. */
+function inUnit(row, value, places = 3) {
+  return row.unit.startsWith("s/") ? seconds(value, places) : digits(value, places);
 }
 
 function base64(text) {

@@ -33,11 +33,23 @@ window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () 
 
 const plainTick = (value) => (Math.abs(value) >= 1000 ? value.toLocaleString("en-US") : String(Number(value.toPrecision(4))));
 const powersOfTwo = (value) => (Number.isInteger(Math.log2(value)) ? plainTick(value) : "");
-const roundTick = (value) => ([1, 2, 5].includes(Number((value / 10 ** Math.floor(Math.log10(value))).toFixed(6))) ? plainTick(value) : "");
+
+/** Ticks of a logarithmic axis at round numbers, enough of them to read a value by. */
+function roundTicks(scale) {
+  const within = (steps) => {
+    const found = [];
+    for (let power = Math.floor(Math.log10(scale.min)); 10 ** power <= scale.max; power += 1) {
+      for (const step of steps) found.push(Number((step * 10 ** power).toPrecision(3)));
+    }
+    return found.filter((value) => value >= scale.min && value <= scale.max);
+  };
+  const choices = [[1], [1, 3], [1, 2, 5], [1, 1.5, 2, 3, 5, 7]].map(within);
+  scale.ticks = (choices.find((ticks) => ticks.length >= 4) ?? choices.at(-1)).map((value) => ({ value }));
+}
 
 export function axis(title, kind = "linear", ticks = {}) {
-  const callback = kind === "logarithmic" ? roundTick : plainTick;
-  return { type: kind, title: { display: true, text: title }, ticks: { callback, autoSkipPadding: 12, maxRotation: 0, ...ticks }, grid: { color: colour("line") } };
+  const made = { type: kind, title: { display: true, text: title }, ticks: { callback: plainTick, autoSkipPadding: 12, maxRotation: 0, ...ticks }, grid: { color: colour("line") } };
+  return kind === "logarithmic" ? { ...made, afterBuildTicks: roundTicks } : made;
 }
 
 /** A line with its band: rows of [x, low, middle, high]. */

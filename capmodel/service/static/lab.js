@@ -97,7 +97,7 @@ function showModel() {
     ["A token, bf16", (row) => bytes(row.kv_bytes_per_token.bf16), true], ...dtypes.map((name) => [name, (row) => bytes(row.kv_bytes[name]), true])], rows, (row) => (row.own ? "own" : "")));
   draw("model-chart", `Bars: ${rows.map((row) => `${row.attention} ${bytes(row.kv_bytes.bf16)} in bf16`).join(", ")}`, () => ({
     type: "bar",
-    data: { labels: rows.map((row) => row.attention + (row.own ? " (own)" : "")), datasets: dtypes.map((name, i) => ({ label: name, data: rows.map((row) => row.kv_bytes[name] / 1e9), backgroundColor: colour(`s${i + 1}`) })) },
+    data: { labels: rows.map((row) => (row.own ? [row.attention, "(own)"] : row.attention)), datasets: dtypes.map((name, i) => ({ label: name, data: rows.map((row) => row.kv_bytes[name] / 1e9), backgroundColor: colour(`s${i + 1}`) })) },
     options: { scales: { x: { grid: { display: false } }, y: axis("GB", "logarithmic") }, plugins: { legend: { position: "bottom" }, tooltip: { callbacks: { label: (item) => `${item.dataset.label}: ${digits(item.raw)} GB` } } } },
   }));
 }

@@ -97,7 +97,7 @@ export function drawFront(found) {
     },
     options: {
       scales: { x: axis("Mean time to the end of the answer [s]", "logarithmic"), y: axis("$ an hour", "logarithmic") },
-      plugins: { legend: { position: "bottom", labels: { usePointStyle: true } }, tooltip: { callbacks: { label: ({ raw }) => `${fleetName(raw.row)}: ${dollars(raw.y)}/h, ${seconds(raw.x)}` } } },
+      plugins: { legend: { position: "bottom", labels: { usePointStyle: true, boxHeight: 7 } }, tooltip: { callbacks: { label: ({ raw }) => `${fleetName(raw.row)}: ${dollars(raw.y)}/h, ${seconds(raw.x)}` } } },
     },
   }));
 }

@@ -68,7 +68,7 @@ export function showOthers(found) {
   }
   byId("what-if-table").replaceChildren(table("The same load, one thing changed", [
     ["Change", (row) => row.name], ["GPUs", (row) => whole(row.n_gpus), true], ["$/hour", (row) => dollars(row.dollars_per_hour), true],
-    ["First token p95", (row) => seconds(row.ttft_p95_s), true], ["Each token p95", (row) => seconds(row.tpot_p95_s), true], ["", (row) => row.note || ""]], found.what_ifs));
+    ["First token p95", (row) => seconds(row.ttft_p95_s), true], ["Each token p95", (row) => seconds(row.tpot_p95_s), true], ["Note", (row) => row.note || ""]], found.what_ifs));
   byId("assumptions-table").replaceChildren(table("What the plan rests on", [
-    ["What", (row) => row.what], ["Value", (row) => row.value], ["", (row) => row.kind], ["Source", (row) => row.source]], found.assumptions ?? []));
+    ["What", (row) => row.what], ["Value", (row) => row.value], ["Known by", (row) => row.kind], ["Source", (row) => row.source]], found.assumptions ?? []));
 }

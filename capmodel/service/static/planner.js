@@ -123,7 +123,7 @@ function markWrong(problems) {
     const input = byId(FIELD_OF[name] ?? name);
     if (!input || !form.contains(input)) continue;
     input.setAttribute("aria-invalid", "true");
-    const words = node("p", { className: "wrong", id: `${input.id}-wrong`, textContent: one.message });
+    const words = node("p", { className: "wrong", id: `${input.id}-wrong`, textContent: one.message.replace(`${one.field}: `, "") });
     input.setAttribute("aria-errormessage", words.id);
     input.closest(".field")?.append(words);
   }

@@ -11,11 +11,12 @@ export function digits(value, n = 3) {
   return Number(value.toPrecision(n)).toString();
 }
 
-export function seconds(value) {
+export function seconds(value, n = 3) {
   if (value == null) return "–";
-  if (value < 1e-3) return `${digits(value * 1e6)} µs`;
-  if (value < 1) return `${digits(value * 1e3)} ms`;
-  return `${digits(value)} s`;
+  if (value === 0) return "0 s";
+  if (value < 1e-3) return `${digits(value * 1e6, n)} µs`;
+  if (value < 1) return `${digits(value * 1e3, n)} ms`;
+  return `${digits(value, n)} s`;
 }
 
 export function bytes(value) {
