@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.optimize import nnls
 
 Array = npt.NDArray[np.float64]
 
@@ -185,6 +184,8 @@ def _relative(terms: Array, step_time_s: Array) -> tuple[Array, Array]:
 
 def _solve(scaled: Array, weights: Array, pull: Array, centre: Array) -> Array:
     """Non-negative least squares through the normal equations, columns brought to one scale."""
+    from scipy.optimize import nnls  # slow to import, and only fits need it
+
     weighted = scaled * weights[:, None]
     gram = weighted.T @ scaled + np.diag(pull**2)
     right = weighted.sum(axis=0) + pull**2 * centre

@@ -1,6 +1,7 @@
 """`capmodel serve`: the planner over HTTP and in a browser."""
 
 import os
+from importlib.util import find_spec
 
 import click
 
@@ -32,13 +33,11 @@ def command(host: str, port: int, workers: int, jobs: int, prefix: str, access_l
     """
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")  # many small products; threads get in their way
-    try:
-        import fastapi  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise click.ClickException(
-            f"{error.name} is not installed; get it with pip install 'capmodel[service]'"
-        ) from error
+    for name in ("fastapi", "uvicorn", "jinja2", "multipart", "prometheus_client"):
+        if find_spec(name) is None:  # imported later, where it delays nothing
+            raise click.ClickException(
+                f"{name} is not installed; get it with pip install 'capmodel[service]'"
+            )
     from capmodel.service.settings import Settings
     from capmodel.service.start import bind, run_service
 

@@ -1,14 +1,12 @@
 """The routes of `/v1`: parse, call, answer. Short answers at once, long ones in a job."""
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from capmodel.gpus import gpu_entries
-from capmodel.kvcache import kv_bytes_per_token
 from capmodel.service.answers import (
     answer_kv,
     answer_plan_file,
@@ -24,10 +22,9 @@ from capmodel.service.forms import RUNS_CONTENT, read_runs_body
 from capmodel.service.jobs import Jobs
 from capmodel.service.laboratory import lab_json
 from capmodel.service.metrics import JOBS
-from capmodel.service.plain import json_bytes, json_response
+from capmodel.service.models import models_json
+from capmodel.service.plain import json_response
 from capmodel.service.settings import Settings
-from capmodel.shapes.catalogue import find_shape, shape_names
-from capmodel.weights import parameter_count
 
 # Deployments that a plan without simulation may look at in the worker itself, some ms each.
 AT_ONCE = 24
@@ -51,6 +48,7 @@ _FILES = {"json": "application/json", "pdf": "application/pdf", "csv": "text/csv
 def api_routes(settings: Settings, jobs: Jobs) -> APIRouter:
     """The router of `/v1`."""
     routes = APIRouter(prefix="/v1")
+    catalogue: list[bytes] = []
     labs: dict[tuple[Any, ...], bytes] = {}  # equal questions have equal answers
 
     async def elsewhere(job: Callable[..., Any], body: Mapping[str, Any], seconds: float) -> Any:
@@ -60,10 +58,12 @@ def api_routes(settings: Settings, jobs: Jobs) -> APIRouter:
         finally:
             JOBS.dec()
 
-    @routes.get("/models", responses=_ERRORS)
+    @routes.get("/models", responses=_LONG)
     async def models() -> Response:
         """Every catalogued model: size, layers, cache bytes per token."""
-        return Response(models_json(), media_type="application/json")
+        if not catalogue:
+            catalogue.append(await elsewhere(models_json, {}, settings.plan_timeout_s))
+        return Response(catalogue[0], media_type="application/json")
 
     @routes.get("/gpus", responses=_ERRORS)
     async def gpus() -> Response:
@@ -152,24 +152,3 @@ def _from_catalogue(fields: Mapping[str, Any]) -> bool:
     gpus = fields["gpu"] if isinstance(fields["gpu"], list) else [fields["gpu"]]
     named = all(one is None or isinstance(one, str) for one in (fields["model"], *gpus))
     return named and fields.get("calibration") is None
-
-
-@lru_cache(maxsize=1)
-def models_json() -> bytes:
-    """The answer of `GET /v1/models`."""
-    rows = []
-    for name in shape_names():
-        shape = find_shape(name)
-        rows.append(
-            {
-                "name": name,
-                "aliases": shape.aliases,
-                "parameters": parameter_count(shape),
-                "active_parameters": parameter_count(shape, active=True),
-                "layers": shape.n_layers,
-                "max_context": shape.max_context,
-                "kv_bytes_per_token": kv_bytes_per_token(shape),
-                "stored_dtype": None if shape.quantization is None else shape.quantization.dtype,
-            }
-        )
-    return json_bytes({"models": rows})

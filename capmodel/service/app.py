@@ -13,9 +13,10 @@ from starlette.staticfiles import StaticFiles
 from capmodel import __version__
 from capmodel.prediction import shipped_calibrations
 from capmodel.service import warm
-from capmodel.service.api import api_routes, models_json
+from capmodel.service.api import api_routes
 from capmodel.service.edge import Edge
-from capmodel.service.errors import Refused, on_http, on_invalid, on_refused
+from capmodel.service.errors import Refused
+from capmodel.service.handlers import on_http, on_invalid, on_refused
 from capmodel.service.jobs import Jobs
 from capmodel.service.metrics import Observed, metrics_response
 from capmodel.service.pages import missing_page, page_routes, page_templates
@@ -39,7 +40,6 @@ def create_app(settings: Settings | None = None, jobs: Jobs | None = None) -> Fa
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        models_json()
         await jobs.start()
         yield
         jobs.close()

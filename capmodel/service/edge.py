@@ -6,7 +6,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from capmodel.service.errors import Problem, problem, problem_response
+from capmodel.service.errors import Problem, problem
+from capmodel.service.handlers import problem_response
 from capmodel.service.settings import Settings
 
 CONTENT_POLICY = "; ".join(

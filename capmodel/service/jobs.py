@@ -175,9 +175,9 @@ def _answer_jobs(connection: Connection) -> None:
 
 
 def _warm(_body: Mapping[str, Any]) -> int:
-    from capmodel.service import warm
+    from capmodel.service import warm_jobs
 
-    return warm.LOADED
+    return warm_jobs.LOADED
 
 
 def _prepare(memory_bytes: int) -> None:

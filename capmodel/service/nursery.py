@@ -78,12 +78,14 @@ def _start(function: Callable[..., None], *given: Any) -> None:
     forking = "forkserver" in multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("forkserver" if forking else "spawn")
     if forking:
-        context.set_forkserver_preload(["capmodel.service.warm"])
+        context.set_forkserver_preload(["capmodel.service.warm_jobs"])
     context.Process(target=function, args=given, daemon=True).start()
 
 
 def _tend(control: socket.socket, task: Task) -> None:
     """Fork a process for each connection that comes through `control`; end with it."""
+    from capmodel.service import warm_jobs  # noqa: F401  what its children find loaded
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the service's business
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries the dead

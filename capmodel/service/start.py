@@ -63,15 +63,19 @@ def _end(*_: object) -> None:
 
 
 def _serve(listening: Listening, workers: int, settings: Settings, access_log: bool) -> None:
-    from capmodel.service.app import create_app  # all that is heavy
+    gc.disable()  # imports make no rubbish worth looking for
+    from capmodel.service import warm  # noqa: F401  what workers and jobs share
     from capmodel.service.jobs import Jobs
 
     jobs = Jobs(settings)
-    app = create_app(settings, jobs)
-    gc.collect()
-    gc.freeze()  # what is loaded is shared by all processes, and stays so
     if hasattr(os, "fork"):
-        jobs.nursery.fork(listening.socket)
+        gc.freeze()  # what is loaded is shared, and stays so
+        jobs.nursery.fork(listening.socket)  # it loads the rest of the jobs' while this goes on
+    from capmodel.service.app import create_app
+
+    app = create_app(settings, jobs)
+    gc.freeze()
+    gc.enable()
     listening.socket.listen(2048)
     print(f"capmodel answers at {listening.url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
     if workers == 1:
