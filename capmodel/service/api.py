@@ -1,6 +1,7 @@
 """The routes of `/v1`: parse, call, answer. Short answers at once, long ones in a job."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -16,7 +17,7 @@ from capmodel.service.answers import (
     plan_json,
 )
 from capmodel.service.bodies import FitBody, GradeBody, KvBody, LabQuery, PlanBody, PredictBody
-from capmodel.service.errors import Problems
+from capmodel.service.errors import Problems, Refused, problem
 from capmodel.service.fitting import answer_fit, answer_grade
 from capmodel.service.forms import RUNS_CONTENT, read_runs_body
 from capmodel.service.jobs import Jobs
@@ -51,18 +52,20 @@ def api_routes(settings: Settings, jobs: Jobs) -> APIRouter:
     catalogue: list[bytes] = []
     labs: dict[tuple[Any, ...], bytes] = {}  # equal questions have equal answers
 
-    async def elsewhere(job: Callable[..., Any], body: Mapping[str, Any], seconds: float) -> Any:
+    async def elsewhere(
+        request: Request, job: Callable[..., Any], body: Mapping[str, Any], seconds: float
+    ) -> Any:
         JOBS.inc()
         try:
-            return await jobs.run(job, body, seconds)
+            return await _while_waited_for(request, jobs.run(job, body, seconds))
         finally:
             JOBS.dec()
 
     @routes.get("/models", responses=_LONG)
-    async def models() -> Response:
+    async def models(request: Request) -> Response:
         """Every catalogued model: size, layers, cache bytes per token."""
         if not catalogue:
-            catalogue.append(await elsewhere(models_json, {}, settings.plan_timeout_s))
+            catalogue.append(await elsewhere(request, models_json, {}, settings.plan_timeout_s))
         return Response(catalogue[0], media_type="application/json")
 
     @routes.get("/gpus", responses=_ERRORS)
@@ -71,34 +74,37 @@ def api_routes(settings: Settings, jobs: Jobs) -> APIRouter:
         return json_response({"gpus": gpu_entries()})
 
     @routes.post("/predict", responses=_LONG)
-    async def predict(body: PredictBody) -> Response:
+    async def predict(request: Request, body: PredictBody) -> Response:
         """One decode step, or a batch of them: seconds, interval, what binds, what fits."""
         fields = body.model_dump()
         check_steps(fields)
         if _from_catalogue(fields):
             return json_response(answer_predict(fields))
-        return json_response(await elsewhere(answer_predict, fields, settings.plan_timeout_s))
+        return json_response(
+            await elsewhere(request, answer_predict, fields, settings.plan_timeout_s)
+        )
 
     @routes.post("/kv", responses=_LONG)
-    async def kv(body: KvBody) -> Response:
+    async def kv(request: Request, body: KvBody) -> Response:
         """Cache bytes of requests, and how many fit on a GPU."""
         fields = body.model_dump()
         if _from_catalogue(fields):
             return json_response(answer_kv(fields))
-        return json_response(await elsewhere(answer_kv, fields, settings.plan_timeout_s))
+        return json_response(await elsewhere(request, answer_kv, fields, settings.plan_timeout_s))
 
     @routes.post(
         "/plan",
         responses={**_LONG, 200: {"content": {_FILES["pdf"]: {}, "text/csv": {}}}},
     )
     async def plan(
+        request: Request,
         body: PlanBody,
         format: Annotated[Literal["json", "pdf", "csv"], Query()] = "json",
     ) -> Response:
         """From a workload to GPUs, latency and money; infeasible plans say what comes closest."""
         fields: dict[str, Any] = {**body.model_dump(), "format": format}
         if format != "json":
-            content = await elsewhere(answer_plan_file, fields, settings.plan_timeout_s)
+            content = await elsewhere(request, answer_plan_file, fields, settings.plan_timeout_s)
             name = f'attachment; filename="capacity_plan.{format}"'
             return Response(
                 content, media_type=_FILES[format], headers={"Content-Disposition": name}
@@ -106,34 +112,54 @@ def api_routes(settings: Settings, jobs: Jobs) -> APIRouter:
         if jobs.busy and _is_short(fields):
             content = plan_json(fields)
         else:
-            content = await elsewhere(plan_json, fields, settings.plan_timeout_s)
+            content = await elsewhere(request, plan_json, fields, settings.plan_timeout_s)
         return Response(content, media_type=_FILES["json"])
 
     @routes.post("/fit", responses=_LONG, openapi_extra={"requestBody": RUNS_CONTENT["fit"]})
     async def fit(request: Request) -> Response:
         """A calibration from runs, sent as rows or as files of a benchmark tool."""
         fields = await read_runs_body(request, FitBody, settings)
-        return json_response(await elsewhere(answer_fit, fields, settings.fit_timeout_s))
+        return json_response(await elsewhere(request, answer_fit, fields, settings.fit_timeout_s))
 
     @routes.post("/grade", responses=_LONG, openapi_extra={"requestBody": RUNS_CONTENT["grade"]})
     async def grade(request: Request) -> Response:
         """Held-out errors of every estimator, by split."""
         fields = await read_runs_body(request, GradeBody, settings)
-        return json_response(await elsewhere(answer_grade, fields, settings.fit_timeout_s))
+        return json_response(await elsewhere(request, answer_grade, fields, settings.fit_timeout_s))
 
     @routes.get("/lab", responses=_LONG)
-    async def lab(asked: Annotated[LabQuery, Query()]) -> Response:
+    async def lab(request: Request, asked: Annotated[LabQuery, Query()]) -> Response:
         """The KV cache step by step, counted on arrays, and a real model's cache."""
         fields = asked.model_dump()
         key = tuple(fields.values())
         if key not in labs:
-            found = await elsewhere(lab_json, fields, settings.plan_timeout_s)
+            found = await elsewhere(request, lab_json, fields, settings.plan_timeout_s)
             if len(labs) >= _LABS_KEPT:
                 labs.pop(next(iter(labs)))
             labs[key] = found
         return Response(labs[key], media_type="application/json")
 
     return routes
+
+
+async def _while_waited_for(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
+    """The result of `work`, which is given up when the client has gone away."""
+    working = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise Refused(499, [problem("", "a client that waits", "the client went away")])
+        return working.result()
+    finally:
+        working.cancel()
+        gone.cancel()
+
+
+async def _gone(request: Request) -> None:
+    """Return when the client has closed its connection; its body has been read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _is_short(fields: Mapping[str, Any]) -> bool:

@@ -58,21 +58,27 @@ def refused_by_package(error: Exception, field: str = "") -> Refused:
     if isinstance(error, RecursionError | OverflowError):
         text = "a number or a nesting that is not too large to read"
         return Refused(422, [problem(field, text, f"too large: {error}")])
+    if isinstance(error, UnicodeError):
+        return Refused(422, [problem(field, "text in UTF-8")])
     message = str(error) or type(error).__name__
     if not field:
         for pattern in (_MISSING, _FIELD, _NAMED):
             if found := pattern.search(message):
                 field = found.group(1).lower().replace(" ", "_")
                 break
+        field = field or next((name for words, name in _SAID_OF.items() if words in message), "")
     found = _EXPECTED.search(message)
     expected = found.group(1) if found else EXPECTED_OF.get(field, message)
     return Refused(422, [problem(field, expected, message)])
 
 
+# Words of the package's messages that name no field -> the field.
+_SAID_OF = {"exceed the context limit": "input_len", "No price is known": "price"}
 # What a field is, where the package's message says only what is wrong with it.
 NO_SUCH_FIELD = "no such field"
 EXPECTED_OF = {
     "price": "dollars per GPU-hour, or an object of them by the names of GPUs",
+    "input_len": "requests that the model's context takes, prompt and answer together",
     "trace": "lists of one length, with arrivals that never fall",
     "weight_dtype": "a dtype that the model's weights can have",
     "kv_dtype": "a dtype that the model's cache can have",
@@ -121,6 +127,7 @@ _EXPECTATIONS = {
     "model_type": "a JSON object",
     "int_parsing": "a whole number",
     "float_parsing": "a number",
+    "string_unicode": "a text in UTF-8",
     "bool_parsing": "true or false",
     "string_pattern_mismatch": "a day such as 2026-12-31",
     "dict_type": "an object",

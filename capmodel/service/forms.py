@@ -80,7 +80,9 @@ def _json(text: bytes, field: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Refused(422, [problem(field, "JSON", f"expected JSON: {error}")]) from None
+        expected = "JSON in UTF-8" if isinstance(error, UnicodeError) else "JSON"
+        told = "" if isinstance(error, UnicodeError) else f": {error}"
+        raise Refused(422, [problem(field, expected, f"expected {expected}{told}")]) from None
 
 
 def _checked(form: type[Body], content: Any) -> dict[str, Any]:

@@ -46,6 +46,7 @@ async def on_http(_request: Request, error: Exception) -> Response:
 
 
 _OF_STATUS = {
+    422: ("JSON in UTF-8", "the body: expected JSON in UTF-8"),
     404: (
         "a path that /openapi.json names",
         "there is nothing here; /openapi.json names the paths",

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -78,7 +79,7 @@ class Jobs:
         """The result of `job(body)`, computed elsewhere.
 
         Raises Refused: 422 with the package's own words, 503 where too many wait, 504 where it
-        takes longer than `timeout_s`.
+        takes longer than `timeout_s`. Cancelled, it ends the process that was at it.
         """
         if self.waiting >= self._settings.waiting:
             text = f"at most {self._settings.waiting} requests of this kind at once"
@@ -92,13 +93,21 @@ class Jobs:
     async def _asked(self, call: tuple[Job, Mapping[str, Any], float]) -> Any:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._settings.jobs, "capmodel-job")
-        loop = asyncio.get_running_loop()
-        good, result = await loop.run_in_executor(self._threads, self._ask, call)
+        asked = _Asked(call)
+        try:
+            loop = asyncio.get_running_loop()
+            good, result = await loop.run_in_executor(self._threads, self._ask, asked)
+        except asyncio.CancelledError:
+            with self._lock:
+                asked.given_up = True
+                if asked.process is not None:
+                    asked.process.end()
+            raise
         if not good:
             raise result
         return result
 
-    def _ask(self, call: tuple[Job, Mapping[str, Any], float]) -> tuple[bool, Any]:
+    def _ask(self, asked: "_Asked") -> tuple[bool, Any]:
         """Whether it is a result, and it; by a process that no other thread asks meanwhile."""
         given_up = Refused(504, [problem("", _LESS, f"given up; expected {_LESS}")])
         with self._lock:
@@ -106,11 +115,12 @@ class Jobs:
         try:
             if process is None:
                 process = _Process(self.nursery.make(), self._settings.job_memory_bytes)
-                with self._lock:
-                    self._all.add(process)
-                    if self._closed:
-                        process.end()
-            answer: tuple[bool, Any] = process.ask(call)
+            with self._lock:
+                self._all.add(process)
+                asked.process = process
+                if self._closed or asked.given_up:
+                    process.end()
+            answer: tuple[bool, Any] = process.ask(asked.call)
         except (EOFError, OSError):  # it is no more
             if process is not None:
                 self._forget(process)
@@ -123,7 +133,8 @@ class Jobs:
             self._forget(process)
         else:
             with self._lock:
-                if process in self._all:
+                asked.process = None
+                if process in self._all and not asked.given_up:
                     self._idle.append(process)
         return answer
 
@@ -131,6 +142,15 @@ class Jobs:
         with self._lock:
             self._all.discard(process)
         process.close()
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A call on its way: by which process, and whether nobody waits for it any more."""
+
+    call: tuple[Job, Mapping[str, Any], float]
+    process: "_Process | None" = None
+    given_up: bool = False
 
 
 class _Process:

@@ -1,5 +1,7 @@
 """`capmodel serve` as a user starts it: refusals in one line, several workers, the end."""
 
+import http.client
+import json
 import os
 import re
 import signal
@@ -154,3 +156,19 @@ def children(pid: int) -> list[str]:
     if not listed.exists():
         pytest.skip("no /proc here that lists the processes")
     return listed.read_text().split()
+
+
+@pytest.mark.slow
+def test_clients_that_went_away_hold_nobody_up() -> None:
+    """Searches of the whole catalogue, more than may wait, by clients that do not."""
+    plan = {"model": "llama-3-8b", "rate": 1, "input_len": 99, "output_len": 9}
+    with running("--jobs", "1") as (_, url):
+        found = re.search(r"//(.*):(\d+)/", url)
+        assert found
+        for _ in range(40):
+            client = http.client.HTTPConnection(found.group(1), int(found.group(2)))
+            client.request("POST", "/v1/plan", json.dumps(plan),
+                           {"content-type": "application/json"})  # fmt: skip
+            client.close()
+        time.sleep(1)
+        assert ask(f"{url}v1/lab?n_tokens=2")  # 503 where the others still waited

@@ -160,3 +160,22 @@ def test_a_process_that_has_answered_much_is_replaced(monkeypatch: pytest.Monkey
     pids = asyncio.run(ask())
     assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 1]
     assert all(ends(pid) for pid in pids)
+
+
+def test_a_job_that_nobody_waits_for_makes_room() -> None:
+    async def ask() -> float:
+        jobs = Jobs(Settings(jobs=1))
+        try:
+            await jobs.run(fine, {}, 60.0)
+            left = [asyncio.create_task(jobs.run(slow, {}, 60.0)) for _ in range(5)]
+            await asyncio.sleep(0.5)
+            for task in left:
+                task.cancel()
+            start = time.monotonic()
+            assert (await jobs.run(fine, {"x": 2}, 60.0))["x"] == 2
+            assert jobs.waiting == 0
+            return time.monotonic() - start
+        finally:
+            jobs.close()
+
+    assert asyncio.run(ask()) < 20  # each of the slow ones takes a minute

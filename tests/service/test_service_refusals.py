@@ -94,6 +94,32 @@ def test_bodies_that_are_none(client: TestClient, path: str, text: str) -> None:
     assert answer.json()["detail"]
 
 
+@pytest.mark.parametrize("path", ["/v1/predict", "/v1/plan", "/v1/fit"])
+@pytest.mark.parametrize(
+    "text", [b'{"model": "\xff"}', b'{"model": "\\ud800"}', b'{"runs": [{"model": "\\ud800"}]}']
+)
+def test_texts_that_are_none(client: TestClient, path: str, text: bytes) -> None:
+    answer = post(client, path, text)
+    assert answer.status_code == 422, answer.text
+    assert "codec" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"input_len": 1e7}, "input_len"),
+        ({"gpu": {"name": "x", "memory_bytes": 8e10, "bandwidth_bytes_per_s": 2e12,
+                  "bf16_flops_per_s": 1e15}}, "price"),
+    ],
+)  # fmt: skip
+def test_what_names_no_field_is_given_one(
+    client: TestClient, change: dict[str, Any], field: str
+) -> None:
+    answer = client.post("/v1/plan", json={**LOAD, **change})
+    assert answer.status_code == 422
+    assert answer.json()["detail"][0]["field"] == field
+
+
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "9" * 5000])
 def test_numbers_that_are_none(client: TestClient, number: str) -> None:
     text = json.dumps({**STEP, "batch_size": "X"}).replace('"X"', number)
