@@ -77,6 +77,8 @@ _SAID_OF = {"exceed the context limit": "input_len", "No price is known": "price
 # What a field is, where the package's message says only what is wrong with it.
 NO_SUCH_FIELD = "no such field"
 EXPECTED_OF = {
+    "runs": "the output of a benchmark tool, or a runs table",
+    "test": "the output of a benchmark tool, or a runs table",
     "price": "dollars per GPU-hour, or an object of them by the names of GPUs",
     "input_len": "requests that the model's context takes, prompt and answer together",
     "trace": "lists of one length, with arrivals that never fall",
