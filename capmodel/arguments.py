@@ -42,6 +42,7 @@ COUNT = Span("a whole number of at least 1 (up to 1e12)", 1.0, MOST, whole=True)
 COUNT_OR_NONE = Span("0 or a positive whole number (up to 1e12)", 0.0, MOST, whole=True)
 GPUS = Span("a whole number of GPUs, at least 1 GPU", 1.0, 1e18, whole=True)
 SHARE = Span("a share between 0 and 1", 0.0, 1.0, open_low=True, open_high=True)
+PART = Span("a fraction between 0 and 1", 0.0, 1.0)
 FRACTION = Span("one in (0, 1]", 0.0, 1.0, open_low=True)
 BYTES = Span("0 or more bytes (up to 1e18)", 0.0, 1e18)
 
@@ -117,3 +118,31 @@ def flag(name: str, value: Any) -> bool:
 
 def _refused(name: str, value: Any, span: Span) -> ValueError:
     return ValueError(f"Got {name}={shown(value)}, but expected {span.said}")
+
+
+def instance(name: str, value: Any, kind: type, said: str | None = None) -> Any:
+    """`value`, which must be a `kind`. said: what was expected, in words. Raises ValueError."""
+    if not isinstance(value, kind):
+        said = said or f"{kind.__name__} of capmodel"
+        raise ValueError(f"Got {name}={shown(value)}, but expected {said}")
+    return value
+
+
+def with_method(name: str, value: Any, method: str, said: str) -> Any:
+    """`value`, an object (no class) that has `method`. Raises ValueError."""
+    if isinstance(value, type) or not callable(getattr(value, method, None)):
+        raise ValueError(f"Got {name}={shown(value)}, but expected {said}")
+    return value
+
+
+def function(name: str, value: Any) -> Any:
+    """`value`, which can be called. Raises ValueError."""
+    if not callable(value):
+        raise ValueError(f"Got {name}={shown(value)}, but expected a function")
+    return value
+
+
+def put(owner: object, **values: Any) -> None:
+    """Set fields of a frozen dataclass from its own `__post_init__`: numbers as Python has them."""
+    for name, value in values.items():
+        object.__setattr__(owner, name, value)

@@ -6,17 +6,16 @@ Input, output and cached tokens are priced apart; a blended figure hides which o
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from capmodel.arguments import GPUS, MOST, POSITIVE, Span, number
+from capmodel.arguments import GPUS, MOST, PART, POSITIVE, Span, instance, number
 from capmodel.gpus import Gpu
-from capmodel.words import shown
 
 # $ per million tokens that open-weight APIs asked for in 2026, low and high (issue of the project).
 API_PRICES = (0.07, 0.90)
 _MILLION = 1e6
+_GPU_SAID = "a Gpu (capmodel.load_gpu)"
 _DOLLARS = Span("0 or more dollars an hour (up to 1e18)", 0.0, 1e18)
 _FLOW = Span("0 or more a second (up to 1e18)", 0.0, 1e18)
 _API = Span("dollars per million tokens, above 0 (up to 1e12)", 0.0, MOST, open_low=True)
-_PART = Span("a fraction between 0 and 1", 0.0, 1.0)
 PRICE = Span("dollars per GPU-hour, 0 or more (up to 1e12)", 0.0, MOST)
 
 
@@ -38,8 +37,7 @@ def gpu_price(gpu: Gpu, price: float | Mapping[str, float] | None = None) -> Pri
     the catalogue's dated range, whose middle is reckoned with. Raises ValueError for prices that
     are missing, negative or not finite.
     """
-    if not isinstance(gpu, Gpu):
-        raise ValueError(f"Got gpu={shown(gpu)}, but expected a Gpu (capmodel.load_gpu)")
+    instance("gpu", gpu, Gpu, _GPU_SAID)
     given = price.get(gpu.name, price.get("*")) if isinstance(price, Mapping) else price
     if given is not None:
         dollars = float(number(f"price of {gpu.name}", given, PRICE))
@@ -86,10 +84,9 @@ def token_costs(
     Raises ValueError for shares outside [0, 1].
     """
     dollars_per_hour = number("dollars_per_hour", dollars_per_hour, _DOLLARS)
-    if not isinstance(rates, TokenRates):
-        raise ValueError(f"Got rates={shown(rates)}, but expected TokenRates")
-    prefill_share = number("prefill_share", prefill_share, _PART)
-    prefix_share = number("prefix_share", prefix_share, _PART)
+    instance("rates", rates, TokenRates, "TokenRates")
+    prefill_share = number("prefill_share", prefill_share, PART)
+    prefix_share = number("prefix_share", prefix_share, PART)
     rent = prefix_share if rates.cached_tok_s > 0 else 0.0
     weights = {
         "input": prefill_share * (1 - rent) if rates.input_tok_s > 0 else 0.0,
@@ -151,8 +148,7 @@ class Energy:
 
 def energy(gpu: Gpu, n_gpus: int, output_tok_s: float) -> Energy | None:
     """Energy of `n_gpus` at TDP; None where no source gives the TDP. Raises ValueError."""
-    if not isinstance(gpu, Gpu):
-        raise ValueError(f"Got gpu={shown(gpu)}, but expected a Gpu (capmodel.load_gpu)")
+    instance("gpu", gpu, Gpu, _GPU_SAID)
     n_gpus = number("n_gpus", n_gpus, GPUS)
     output_tok_s = number("output_tok_s", output_tok_s, _FLOW)
     if gpu.tdp_w is None:

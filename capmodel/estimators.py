@@ -93,7 +93,8 @@ class Corrected:
         """The correction at a roofline level for a GPU, engine version not told; None: none."""
         if len(level) == 2:
             return self.correction.corrections_.get((level[0], level[1]))
-        return self.shared.local("".join(level), gpu) if self.shared is not None else None
+        engine = level[0] if level else ""
+        return self.shared.local(engine, gpu) if self.shared is not None else None
 
     def _fit_apart(self, featured: pd.DataFrame, step_time_s: Array) -> "Corrected":
         self.physics.fit(featured, step_time_s)
@@ -118,16 +119,18 @@ class Corrected:
         apart, pooled = 0.0, 0.0
         for train, test in split_runs(featured, "deployment", INNER_FOLDS):
             rows, held, seconds = featured.iloc[train], featured.iloc[test], step_time_s[train]
-            one, other = replace(self, physics=self._unfitted()), Corrected()
-            one.correction = replace(self.correction, corrections_={})
+            one, other = self._unfitted(), self._unfitted()
             one._fit_apart(rows, seconds)
             other._fit_pooled(rows, seconds)
             apart += float(np.abs(one.predict(held) / step_time_s[test] - 1).sum())
             pooled += float(np.abs(other.predict(held) / step_time_s[test] - 1).sum())
         return pooled < apart
 
-    def _unfitted(self) -> Roofline:
-        return Roofline(roofline=replace(self.physics.roofline, coefficients_={}))
+    def _unfitted(self) -> "Corrected":
+        return Corrected(
+            physics=Roofline(roofline=replace(self.physics.roofline, coefficients_={})),
+            correction=replace(self.correction, corrections_={}),
+        )
 
     def _with_roofline(self, featured: pd.DataFrame) -> pd.DataFrame:
         return featured.assign(**{ROOFLINE: self.physics.predict(featured)})

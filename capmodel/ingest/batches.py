@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from capmodel.ingest.documents import Document, refuse
+from capmodel.ingest.documents import Document, no_runs
 from capmodel.ingest.given import Given
 from capmodel.ingest.picking import Row, rows_of, table_of
 from capmodel.ingest.reading import (
@@ -68,9 +68,7 @@ def pick(place: int, document: Document, tool: Tool, given: Given) -> Picked:
     """What the tool's map names of a small file. Raises RunsError where it cannot be read."""
     rows = list(rows_of(records_of(document, tool), tool.module.VARIABLE_MAP))
     if not rows:
-        raise refuse(
-            document.path, "file", "it holds no runs; the benchmark ended before it wrote any"
-        )
+        raise no_runs(document.path)
     return Picked(place, document.path, tool, given, rows)
 
 

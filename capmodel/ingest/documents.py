@@ -68,6 +68,11 @@ def refuse(path: Path | str, place: str, reason: str, value: object = None) -> R
     return RunsError(problem_table([(None, place, value, reason)]), str(path))
 
 
+def no_runs(path: Path) -> RunsError:
+    """The error for a file of a benchmark tool that holds no run."""
+    return refuse(path, "file", "it holds no runs; the benchmark ended before it wrote any")
+
+
 def head_of(path: Path) -> bytes:
     """The first bytes of a file. Raises RunsError where it is none that can be read."""
     try:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from capmodel.ingest.batches import FILES, Picked, Table, is_small, pick, read_together
 from capmodel.ingest.differencing import difference
-from capmodel.ingest.documents import Document, readable, refuse
+from capmodel.ingest.documents import Document, no_runs, readable
 from capmodel.ingest.given import Given, given_for
 from capmodel.ingest.opening import open_document
 from capmodel.ingest.paths import expand_paths
@@ -170,8 +170,7 @@ def _one_table(place: int, document: Document, tool: Tool, given: Given) -> Tabl
     runs = pd.concat([kept for kept, _ in parts], ignore_index=True) if parts else pd.DataFrame()
     aside = pd.concat([aside for _, aside in parts]) if parts else no_aside()
     if not len(runs) and not len(aside):
-        reason = "it holds no runs; the benchmark ended before it wrote any"
-        raise refuse(document.path, "file", reason)
+        raise no_runs(document.path)
     here, there = (np.full(len(table), place) for table in (runs, aside))
     aside = aside.assign(file=str(document.path))
     return Table(tool, (place,), runs, here, aside, there)

@@ -1,6 +1,7 @@
 """A document read by its tool: picked, completed, checked, chunk by chunk."""
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,9 @@ def iter_runs(
             with readable(path):
                 raw = next(raws, None)
         except RunsError as error:  # a table of our own is numbered through already
-            raise error if tool.module is own else _moved(error, done, path) from error
+            if tool.module is own:
+                raise
+            raise _renumbered(error, path, range(done + 1, sys.maxsize)) from error
         if raw is None:
             return
         raw.index = pd.RangeIndex(done + 1, done + 1 + len(raw))
@@ -106,11 +109,8 @@ def checked_rows(runs: pd.DataFrame, path: Path) -> pd.DataFrame:
     rows = runs.index
     try:
         return validate_runs(runs.reset_index(drop=True), str(path))
-    except RunsError as error:  # numbered within the chunk; say the row of the file
-        problems = error.problems.copy()
-        here = problems["row"].notna()
-        problems.loc[here, "row"] = [rows[int(row) - 1] for row in problems.loc[here, "row"]]
-        raise RunsError(problems, str(path)) from error
+    except RunsError as error:  # numbered within the chunk
+        raise _renumbered(error, path, rows) from error
 
 
 def no_aside() -> pd.DataFrame:
@@ -118,11 +118,11 @@ def no_aside() -> pd.DataFrame:
     return pd.DataFrame(columns=["file", "row", "rule", "reason"])
 
 
-def _moved(error: RunsError, rows: int, path: Path) -> RunsError:
-    """The error of a chunk, by the rows of the file."""
+def _renumbered(error: RunsError, path: Path, rows: Sequence[int] | pd.Index) -> RunsError:
+    """The error of a chunk, by the rows of the file; `rows` are those of the chunk."""
     problems = error.problems.copy()
     here = problems["row"].notna()
-    problems.loc[here, "row"] = problems.loc[here, "row"].astype(int) + rows
+    problems.loc[here, "row"] = [rows[int(row) - 1] for row in problems.loc[here, "row"]]
     return RunsError(problems, str(path))
 
 

@@ -143,6 +143,14 @@ def read_markdown(document: Document) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names, dtype=str)
 
 
+# What pyarrow and pandas raise for a damaged file or a type they do not read.
+_PARQUET_ERRORS = (pa.ArrowException, OSError, ValueError, TypeError, NotImplementedError)
+
+
+def _no_parquet(path: Path, error: Exception) -> RunsError:
+    return refuse(path, "file", f"it is no readable Parquet file: {str(error)[:200]}")
+
+
 def parquet_document(path: Path) -> Document:
     """A Parquet file by its schema. Raises RunsError where it cannot be read."""
     import pyarrow.parquet as pq
@@ -150,7 +158,7 @@ def parquet_document(path: Path) -> Document:
     try:
         names = [str(name) for name in pq.read_schema(path).names]
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise refuse(path, "file", f"it is no readable Parquet file: {str(error)[:200]}") from error
+        raise _no_parquet(path, error) from error
     return Document(path, "parquet", "", dict.fromkeys(once(path, names)))
 
 
@@ -158,8 +166,8 @@ def read_parquet(path: Path) -> pd.DataFrame:
     """A Parquet file as it stands. Raises RunsError where it cannot be read."""
     try:
         table = pd.read_parquet(path)
-    except (pa.ArrowException, OSError, ValueError, TypeError, NotImplementedError) as error:
-        raise refuse(path, "file", f"it is no readable Parquet file: {str(error)[:200]}") from error
+    except _PARQUET_ERRORS as error:
+        raise _no_parquet(path, error) from error
     named = [name for name in table.index.names if name is not None]
     return table.reset_index(named) if named else table  # pandas keeps an index apart
 
@@ -175,9 +183,7 @@ def parquet_chunks(document: Document, rows: int) -> Iterator[pd.DataFrame]:
             yield pd.DataFrame(columns=names)
         for batch in file.iter_batches(batch_size=rows):
             yield batch.to_pandas().set_axis(names, axis="columns")
-    except (pa.ArrowException, OSError, ValueError, TypeError, NotImplementedError) as error:
+    except _PARQUET_ERRORS as error:
         if isinstance(error, RunsError):
             raise
-        raise refuse(
-            document.path, "file", f"it is no readable Parquet file: {str(error)[:200]}"
-        ) from error
+        raise _no_parquet(document.path, error) from error

@@ -6,9 +6,8 @@ process with every open stream. None of it is in the step time, all of it is in 
 
 from dataclasses import dataclass
 
-from capmodel.arguments import Span, number
+from capmodel.arguments import Span, number, put
 from capmodel.engines import known_engine
-from capmodel.workload.limits import put
 
 _DELAY = Span("0 or more (up to 1e6)", 0.0, 1e6)
 

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from capmodel.arguments import COUNT, Span, number, optional
+from capmodel.arguments import COUNT, Span, function, instance, number, optional, put
 from capmodel.simulation.ledger import Ledger
 from capmodel.simulation.policies import Route, least_loaded
 from capmodel.simulation.records import Simulation, collect
 from capmodel.simulation.replica import Replica
 from capmodel.simulation.server import Server
-from capmodel.workload.limits import function, instance, put
 from capmodel.workload.requests import Requests
 
 REPLICAS = Span(

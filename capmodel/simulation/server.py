@@ -6,11 +6,20 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from capmodel.arguments import COUNT, POSITIVE, Span, flag, number
+from capmodel.arguments import (
+    COUNT,
+    POSITIVE,
+    Span,
+    flag,
+    function,
+    instance,
+    number,
+    put,
+    with_method,
+)
 from capmodel.kvcache import BlockTable, RequestCost
 from capmodel.simulation import policies
 from capmodel.simulation.front_end import NO_FRONT_END, FrontEnd
-from capmodel.workload.limits import function, instance, put, with_method
 
 _ATTENTION = Span("a positive number of tokens, or inf", 0.0, float("inf"), open_low=True)
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from capmodel.arguments import number
+from capmodel.arguments import instance, number
 from capmodel.simulation.loop import REPLICAS
 from capmodel.simulation.records import ReplicaTotals, Simulation
 from capmodel.simulation.server import Server, growth_of
-from capmodel.workload.limits import TOKENS, instance
+from capmodel.workload.limits import TOKENS
 from capmodel.workload.requests import Requests
 
 

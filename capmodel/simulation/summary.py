@@ -8,10 +8,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from capmodel.arguments import SHARE, Span, number
+from capmodel.arguments import SHARE, Span, function, instance, number
 from capmodel.simulation.records import Simulation
 from capmodel.words import shown
-from capmodel.workload.limits import SEED, function, instance
+from capmodel.workload.limits import SEED
 
 _LEFT_OUT = Span("a share below 1", 0.0, 1.0, open_high=True)
 

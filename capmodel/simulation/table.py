@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capmodel.arguments import LENGTH, number
+from capmodel.arguments import LENGTH, number, with_method
 from capmodel.simulation.server import StepTimeLike
-from capmodel.workload.limits import with_method
 
 _BATCHES, _CONTEXTS, _PROMPTS = 18, 14, 8
 

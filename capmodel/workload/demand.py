@@ -5,21 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from capmodel.arguments import number, optional
+from capmodel.arguments import PART, instance, number, optional, put, with_method
 from capmodel.words import shown
 from capmodel.workload.lengths import Fixed, Lengths
-from capmodel.workload.limits import (
-    CLIENTS,
-    COUNT,
-    GAPS,
-    PART,
-    RATE,
-    TOKENS,
-    generator,
-    instance,
-    put,
-    with_method,
-)
+from capmodel.workload.limits import CLIENTS, COUNT, GAPS, RATE, TOKENS, generator
 from capmodel.workload.requests import Requests
 
 LENGTHS_SAID = "a distribution of capmodel.workload, such as Fixed(1000)"

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from capmodel.arguments import Span, number, optional
-from capmodel.workload.limits import MEAN_TOKENS, SPREAD, TOKENS, put, whole_array
+from capmodel.arguments import Span, number, optional, put
+from capmodel.workload.limits import MEAN_TOKENS, SPREAD, TOKENS, whole_array
 
 _QUANTILE_POINTS = 4096
 _PART = Span("above 0, at most 1", 0.0, 1.0, open_low=True)

@@ -17,7 +17,6 @@ CLIENTS = Span("a whole number of clients, at least 1 client, at most 1,000,000"
 # Gaps of a higher cv are nearly all zero, with one or two that last for years.
 GAPS = Span("the cv of the gaps between arrivals, 0 to 100", 0.0, 100.0)
 SPREAD = Span("a coefficient of variation, 0 to 100", 0.0, 100.0)
-PART = Span("a fraction between 0 and 1", 0.0, 1.0)
 PROMISE = Span("a positive number of seconds (1e-9 to 1e12), or None", 1e-9, 1e12)
 # As many bits as NumPy's generators take up.
 SEED = Span("a whole number from 0 up (to 2**128)", 0.0, 2.0**128, whole=True)
@@ -59,31 +58,3 @@ def _plain(name: str, values: Any, expected: str) -> Any:
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iuf"):
         raise ValueError(f"Got {name}={shown(values)}, but expected a list: {expected}")
     return array
-
-
-def instance(name: str, value: Any, kind: type, said: str | None = None) -> Any:
-    """`value`, which must be a `kind`. said: what was expected, in words. Raises ValueError."""
-    if not isinstance(value, kind):
-        said = said or f"{kind.__name__} of capmodel"
-        raise ValueError(f"Got {name}={shown(value)}, but expected {said}")
-    return value
-
-
-def with_method(name: str, value: Any, method: str, said: str) -> Any:
-    """`value`, an object (no class) that has `method`. Raises ValueError."""
-    if isinstance(value, type) or not callable(getattr(value, method, None)):
-        raise ValueError(f"Got {name}={shown(value)}, but expected {said}")
-    return value
-
-
-def function(name: str, value: Any) -> Any:
-    """`value`, which can be called. Raises ValueError."""
-    if not callable(value):
-        raise ValueError(f"Got {name}={shown(value)}, but expected a function")
-    return value
-
-
-def put(owner: object, **values: Any) -> None:
-    """Set fields of a frozen dataclass from its own `__post_init__`: numbers as Python has them."""
-    for name, value in values.items():
-        object.__setattr__(owner, name, value)

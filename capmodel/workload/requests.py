@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from capmodel.arguments import Span, number, optional, text
+from capmodel.arguments import PART, Span, number, optional, put, text
 from capmodel.workload.lengths import lengths_array
-from capmodel.workload.limits import COUNT, PART, RATE, TOKENS, put, seconds_array, whole_array
+from capmodel.workload.limits import COUNT, RATE, TOKENS, seconds_array, whole_array
 
 _BLOCK = Span(
     "the tokens that a prefix id stands for (0 where there are none)", 0.0, 1e9, whole=True

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from capmodel.arguments import Span, number, optional
-from capmodel.workload.limits import PROMISE, put
+from capmodel.arguments import Span, number, optional, put
+from capmodel.workload.limits import PROMISE
 
 _PERCENTILE = Span(
     "one between 0 and 100, both left out", 0.0, 100.0, open_low=True, open_high=True
