@@ -27,8 +27,9 @@ class Listening:
 
 def bind(host: str, port: int, prefix: str = "") -> Listening:
     """A socket at `host` and `port` (0: a free one). Raises OSError."""
-    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    bound = socket.socket(family, kind)
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)[0]
+    family, kind, protocol, _, address = found
+    bound = socket.socket(family, kind, protocol)  # asyncio sends at once where it is told TCP
     try:
         if os.name == "posix":
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
