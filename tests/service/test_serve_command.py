@@ -1,5 +1,6 @@
 """`capmodel serve` as a user starts it: refusals in one line, several workers, the end."""
 
+import asyncio
 import http.client
 import json
 import os
@@ -16,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from capmodel.service.start import bind
 
 SERVE = [sys.executable, "-m", "capmodel", "serve"]
 
@@ -51,6 +54,39 @@ def test_a_port_in_use_is_told() -> None:
         done = subprocess.run([*SERVE, "--port", port], capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     assert port in done.stderr
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_answers_are_sent_at_once(host: str) -> None:
+    """No answer on a kept connection waits for the client's word that the last one came.
+
+    asyncio turns that wait off for sockets that say they are TCP, and for no others.
+    """
+
+    async def accepted() -> int:
+        told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def on_client(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            ours = writer.get_extra_info("socket")
+            told.set_result(ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        listening = bind(host, 0).socket
+        async with await asyncio.start_server(on_client, sock=listening):
+            with socket.create_connection(listening.getsockname()[:2]):
+                return await asyncio.wait_for(told, 30)
+
+    if host == "::1" and not _has_ipv6():
+        pytest.skip("no IPv6 here")
+    assert asyncio.run(accepted())
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
 
 
 @contextmanager
