@@ -12,7 +12,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from capmodel.ingest import own
-from capmodel.ingest.documents import Document, refuse
+from capmodel.ingest.documents import Document, head_of, refuse
 from capmodel.runs import RUNS
 
 LARGE_BYTES = 64 * 2**20  # from this size on a file is read in chunks
@@ -27,6 +27,14 @@ def is_large(path: str | Path) -> bool:
     """True for a file that is read in chunks."""
     path = Path(path)
     return path.is_file() and path.stat().st_size >= LARGE_BYTES
+
+
+def expected_rows(document: Document) -> float:
+    """How many rows a file holds: told by Parquet, else by the lines of its first megabyte."""
+    if document.kind == "parquet":
+        return float(pq.read_metadata(document.path).num_rows)
+    head = head_of(document.path)
+    return document.path.stat().st_size / len(head) * max(head.count(b"\n"), 1)
 
 
 def table_chunks(document: Document, rows: int) -> Iterator[pd.DataFrame]:

@@ -22,7 +22,7 @@ from capmodel.ingest.files import (
     read_expanded,
 )
 from capmodel.ingest.given import Given, given_for
-from capmodel.ingest.large import is_large
+from capmodel.ingest.large import expected_rows, is_large
 from capmodel.ingest.opening import open_document
 from capmodel.ingest.paths import expand_paths
 from capmodel.ingest.reading import iter_runs
@@ -193,7 +193,7 @@ def _one_file(
     with readable(path):
         document = open_document(path)
         tool = identify(document, format)
-        size, done = path.stat().st_size, 0
+        size, done, rows = path.stat().st_size, 0, expected_rows(document)
     for runs, unread in iter_runs(document, tool, given_for(path, given)):
         intake.set_aside.update(unread["rule"].astype(str))
         intake.rows_read += len(unread)
@@ -206,8 +206,8 @@ def _one_file(
         if part:
             aside = [plain_columns(screened.aside), _unread(unread.assign(file=str(path)))]
             part.write(plain_columns(screened.used), pd.concat(aside))
-        if progress:  # the readers tell no bytes; a million rows count for half of what is left
-            here = int(size * (1 - 0.5 ** (intake.rows_read / 1e6)))
+        if progress:  # the readers tell rows, not bytes
+            here = int(size * min(intake.rows_read / max(rows, 1.0), 1.0))
             progress(here - done)
             done = here
     if progress:

@@ -10,7 +10,11 @@ from click.testing import CliRunner
 from capmodel.cli.ingest import command
 from capmodel.cli.profile import command as profile
 from capmodel.datasets import make_runs
-from capmodel.ingest import large, read_runs, reading
+from capmodel.ingest import Given, large, read_runs, reading
+from capmodel.quality import take_in
+
+FACTS = {"model": "llama-3-8b", "gpu": "h100-sxm", "tp": 1,
+         "weight_dtype": "bf16", "kv_dtype": "bf16"}  # fmt: skip
 
 
 def run(*arguments: str | Path) -> tuple[int, dict[str, object]]:
@@ -201,6 +205,26 @@ def test_large_tables_give_what_small_ones_give(tmp_path: Path, name: str) -> No
     original = runs.set_index("run_id").loc[written.index]
     assert (written["step_time_s"] - original["step_time_s"]).abs().max() < 1e-15
     assert (written["n_params"] == original["n_params"]).all()
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("name", ["runs.csv", "runs.parquet", "sglang.jsonl"])
+def test_the_bar_of_a_large_file_goes_as_its_rows_do(
+    formats: Path, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    if name == "runs.csv":
+        make_runs(1000, seed=3).to_csv(path, index=False)
+    elif name == "runs.parquet":
+        make_runs(1000, seed=3).to_parquet(path)
+    else:
+        line = (formats / "sglang_serving.jsonl").read_text().splitlines()[0]
+        path.write_text(f"{line}\n" * 1000)
+    steps: list[int] = []
+    facts = {} if name.startswith("runs") else FACTS
+    take_in([path], given=Given(facts), progress=steps.append)
+    assert sum(steps) == path.stat().st_size
+    assert max(steps) < 0.25 * sum(steps)  # a hundred rows of a thousand, or two blocks
 
 
 @pytest.mark.parametrize("size", [2000, 10**9])

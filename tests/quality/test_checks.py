@@ -38,6 +38,7 @@ CASES = {
     "in us": ({"step_time_s": 20_000.0}, "unit_slip", SET_ASIDE),
     "tp 2 on 3 GPUs": ({"tp": 2, "n_gpus": 3}, "gpu_count", SET_ASIDE),
     "experts over more GPUs than there are": ({"ep": 4}, "gpu_count", SET_ASIDE),
+    "a typo in the engine": ({"engine": "vlmm"}, "unknown_engine", "flag"),
     "two copies": ({"n_gpus": 2}, "replicas", "flag"),
     "5 % lost": ({**SERVING, "requested": 100.0, "completed": 94.0}, "incomplete", SET_ASIDE),
     "1 % lost": ({**SERVING, "requested": 100.0, "completed": 99.0}, "incomplete", "flag"),
