@@ -26,6 +26,7 @@ from capmodel.ingest.large import expected_rows, is_large
 from capmodel.ingest.opening import open_document
 from capmodel.ingest.paths import expand_paths
 from capmodel.ingest.reading import iter_runs
+from capmodel.ingest.run_names import RunNames
 from capmodel.ingest.tools import NoBenchmark, check_format, identify
 from capmodel.ingest.writing import PARQUET, Part, beside_of, check_target, join_parts, write_runs
 from capmodel.own_entries import OwnEntries
@@ -159,14 +160,14 @@ def _take_in_chunks(
     check_format(format)
     if out is not None:
         check_target(out, PARQUET)
-    intake, parts, entries = Intake(), list[Part](), OwnEntries()
+    intake, parts, known = Intake(), list[Part](), _Known()
     try:
         for path, named in files:
             part = Part(Path(out)) if out is not None else None
             parts += [part] if part else []
             mine = Intake()
             try:
-                name = _one_file(path, format, given, mine, part, entries, progress)
+                name = _one_file(path, format, given, mine, part, known, progress)
             except RunsError as error:  # what was read of a bad file does not count
                 status = NO_BENCHMARK if isinstance(error, NoBenchmark) else REFUSED
                 report = FileReport(str(path), status, reason=str(error), named=named)
@@ -177,6 +178,7 @@ def _take_in_chunks(
                 kept = sum(mine.set_aside.values()) - mine.rows_unread + mine.rows_used
                 report = FileReport(str(path), READ, name, mine.rows_read, kept, named=named)
                 intake.merge(mine)
+            known.names.next_file(keep=report.status == READ)
             intake.files.append(report)
         intake.written = join_parts(parts, Path(out)) if out is not None else []
     finally:
@@ -185,22 +187,32 @@ def _take_in_chunks(
     return intake
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the files so far have said and taken."""
+
+    entries: OwnEntries = field(default_factory=OwnEntries)
+    names: RunNames = field(default_factory=RunNames)
+
+
 def _one_file(
     path: Path, format: str, given: Given, intake: Intake, part: Part | None,
-    entries: OwnEntries, progress: Progress | None,
+    known: _Known, progress: Progress | None,
 ) -> str:  # fmt: skip
     """Screen one file chunk by chunk into `part`; the name of its format."""
     with readable(path):
         document = open_document(path)
         tool = identify(document, format)
+        given = given_for(path, given)
         size, done, rows = path.stat().st_size, 0, expected_rows(document)
-    for runs, unread in iter_runs(document, tool, given_for(path, given)):
+    for runs, unread in iter_runs(document, tool, given):
         intake.set_aside.update(unread["rule"].astype(str))
         intake.rows_read += len(unread)
         intake.rows_unread += len(unread)
         screened = Screened(pd.DataFrame(), pd.DataFrame())
         if len(runs):
-            entries.add(runs, SHAPE_COLUMNS, GPU_COLUMNS, str(path))
+            known.entries.add(runs, SHAPE_COLUMNS, GPU_COLUMNS, str(path))
+            runs = known.names.unique(runs, path)
             screened = screen_runs(runs, pd.Series(str(path), index=runs.index))
             intake.add(screened)
         if part:

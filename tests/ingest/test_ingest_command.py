@@ -227,6 +227,36 @@ def test_the_bar_of_a_large_file_goes_as_its_rows_do(
     assert max(steps) < 0.25 * sum(steps)  # a hundred rows of a thousand, or two blocks
 
 
+@pytest.mark.usefixtures("small_chunks")
+def test_names_of_runs_are_unique_over_large_files(tmp_path: Path) -> None:
+    runs, out = make_runs(500, seed=3), tmp_path / "out.parquet"
+    other = make_runs(500, seed=4).assign(run_id=runs["run_id"])
+    nameless = make_runs(500, seed=5).assign(run_id="")
+    for name, table in (("a", runs), ("b", other), ("c", nameless)):
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    code, answer = run(tmp_path / "a.csv", tmp_path / "b.csv", tmp_path / "c.csv", "-o", out)
+    assert code == 0
+    written = read_runs(out)["run_id"]  # refuses names that occur twice
+    assert len(written) == answer["rows"]["used"] > 1400
+    first = runs["run_id"].iloc[0]
+    assert {first, f"b:{first}", "c-1"} <= set(written)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_name_twice_in_a_large_file_is_named(tmp_path: Path) -> None:
+    runs = make_runs(500, seed=3)
+    runs.loc[450, "run_id"] = runs.loc[10, "run_id"]
+    runs.to_csv(tmp_path / "a.csv", index=False)
+    make_runs(500, seed=3).to_csv(tmp_path / "b.csv", index=False)
+    code, answer = run(tmp_path / "a.csv", tmp_path / "b.csv")
+    assert code == 1
+    assert [file["status"] for file in answer["files"]] == ["refused", "read"]
+    assert (
+        f"more than once; leave run_id out, and rows are numbered (got '{runs.loc[10, 'run_id']}"
+        in (answer["files"][0]["reason"])
+    )
+
+
 @pytest.mark.parametrize("size", [2000, 10**9])
 def test_columns_of_their_own_survive_whatever_they_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
