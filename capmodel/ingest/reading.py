@@ -81,8 +81,8 @@ def named_rows(runs: pd.DataFrame, path: Path, tool: Tool) -> pd.DataFrame:
     if "run_id" not in runs:
         runs.insert(0, "run_id", [run_name(path, row) for row in runs.index])
     elif (nameless := runs["run_id"].isna() | (runs["run_id"] == "")).any():
-        made = [run_name(path, row) for row in runs.index[nameless]]
-        runs.loc[nameless, "run_id"] = made
+        made = pd.Series([run_name(path, row) for row in runs.index], index=runs.index)
+        runs["run_id"] = runs["run_id"].astype(object).where(~nameless, made)
     if "source" not in runs:
         runs.insert(1, "source", source_name(path, tool))
     return runs
