@@ -56,12 +56,9 @@ class Rising:
 
     def __call__(self, batch: Array, context_len: Array) -> Array:
         """The factor at each step, interpolated between anchors, (n,)."""
-        row, along = _between(np.log2(np.maximum(batch, 1.0)), _LOG_BATCHES)
-        column, across = _between(np.log2(np.maximum(context_len, 1.0)), _LOG_CONTEXTS)
-        table = np.array(self.factors)
-        low = table[row, column] * (1 - across) + table[row, column + 1] * across
-        high = table[row + 1, column] * (1 - across) + table[row + 1, column + 1] * across
-        return np.asarray(low * (1 - along) + high * along)
+        shape = np.shape(batch)
+        found = lifted(np.array([self.factors]), batch.reshape(1, -1), context_len.reshape(1, -1))
+        return found.reshape(shape)
 
     def of_one(self, batch: float, context_len: float) -> float:
         """The same for one step, in plain arithmetic."""
@@ -71,6 +68,17 @@ class Rising:
         low = near[column] * (1 - across) + near[column + 1] * across
         high = far[column] * (1 - across) + far[column + 1] * across
         return low * (1 - along) + high * along
+
+
+def lifted(tables: Array, batch: Array, context_len: Array) -> Array:
+    """Factors of several `Rising`, (rows, n); tables: (rows, batches, contexts)."""
+    row, along = _between(np.log2(np.maximum(batch, 1.0)), _LOG_BATCHES)
+    column, across = _between(np.log2(np.maximum(context_len, 1.0)), _LOG_CONTEXTS)
+    own = np.arange(len(tables))[:, None]
+    low = tables[own, row, column] * (1 - across) + tables[own, row, column + 1] * across
+    row = row + 1
+    high = tables[own, row, column] * (1 - across) + tables[own, row, column + 1] * across
+    return np.asarray(low * (1 - along) + high * along)
 
 
 def _between(logs: Array, anchors: Array) -> tuple[npt.NDArray[np.intp], Array]:
@@ -179,13 +187,10 @@ class StepTime:
         """Factor on the roofline and similarity to measured rows, each (n,)."""
         if self.correction is None:
             return np.ones(len(batch)), np.zeros(len(batch))
-        points = np.tile(np.array(self.place), (len(batch), 1))
-        share = batch / self.dp
-        points[:, _SEQUENCES] = np.log2(np.maximum(share, 0.25)) / 4
-        points[:, _SINGLE] = 0.5 * np.clip(2.0 - share, 0.0, 1.0)
-        points[:, _CONTEXT] = np.log2(np.maximum(context_len, 1.0)) / 4
-        points[:, _PREFILL] = np.log2(1.0 + prefill_tokens / np.maximum(batch, 1e-9)) / 4
-        value, near = self.correction(points)
+        places = np.tile(np.array(self.place), (len(batch), 1))
+        value, near = self.correction(
+            standing(places, batch / self.dp, batch, context_len, prefill_tokens)
+        )
         return np.exp(value), near
 
     def _one(self, batch: float, context_len: float, prefill: float, prompt_len: float) -> float:
@@ -240,6 +245,17 @@ def _started(prefill_tokens: Number, prompt_len: Number) -> Array:
     length = np.asarray(prompt_len, float)
     share = np.asarray(prefill_tokens, float) / np.where(length > 0, length, np.inf)
     return np.asarray(np.minimum(share, 1.0))
+
+
+def standing(
+    places: Array, share: Array, batch: Array, context_len: Array, prefill_tokens: Array
+) -> Array:
+    """`places` (n, coordinates) of single sequences, moved in place to where each step stands."""
+    places[:, _SEQUENCES] = np.log2(np.maximum(share, 0.25)) / 4
+    places[:, _SINGLE] = 0.5 * np.clip(2.0 - share, 0.0, 1.0)
+    places[:, _CONTEXT] = np.log2(np.maximum(context_len, 1.0)) / 4
+    places[:, _PREFILL] = np.log2(1.0 + prefill_tokens / np.maximum(batch, 1e-9)) / 4
+    return places
 
 
 def monotone(step: StepTime) -> StepTime:

@@ -168,6 +168,8 @@ def _sensitivities(console: Console, plan: Row) -> None:
             f"{row['low_gpus']} to {row['high_gpus']}",
         )
     console.print(table)
+    for row in plan["sensitivities_left_out"]:
+        console.print(escape(f"Not shown: {row['name']}, {row['reason']}"), soft_wrap=True)
 
 
 def _front(console: Console, plan: Row) -> None:

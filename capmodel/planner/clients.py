@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capmodel.planner.curve import overflow_risk, pool_batch
 from capmodel.planner.demand import Demand
+from capmodel.planner.pool import overflow_risk, pool_batch
 from capmodel.planner.sizing import Option
 
 _STEPS = (0.9, 1.0, 1.1, 1.25, 1.5, 2.0)

@@ -3,23 +3,27 @@
 A decoding sequence makes one token a step, and each step carries the prompts of the requests
 that replace those which end: in the steady state `batch * input / steps` prompt tokens. So the
 load that keeps `batch` sequences decoding needs no iteration: `batch / (steps * step_time)`.
+
+A search asks this of hundreds of replicas, so all is worked out for many at once, a row each.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from capmodel.planner.mix import LengthMix, PrefillWork
+from capmodel.planner.pool import most_sequences, settle
 from capmodel.planner.replica import Replica
+from capmodel.planner.rows import alike, column, gradient, interpolated
+from capmodel.planner.stacked import Stack
 from capmodel.steptime import StepTime
 
 Array = NDArray[np.float64]
 
 _POINTS = 16
 _Z95 = 1.6448536
-_Z99 = 2.3263479
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,9 +31,9 @@ class LoadCurve:
     """Arrays over `batch` decoding sequences, shape (points,).
 
     step_s: mean step [s], prompts inside. rate: requests/s. tpot_p95_s, ttft_s, ttft_p95_s [s].
-    steps_mean, steps_p95: decode steps a request takes. Shares of the step time: prefill_share;
+    e2e_p95_s: from arrival to the last token [s]. Shares of the step time: prefill_share;
     cache_share, reading the cache; the rest is weights and fixed work.
-    front_s: of the TTFT, what no step takes [s]. top: the most sequences, and what sets it.
+    front_s: of the TTFT, what no step takes [s]. top_by: what stops more sequences.
     """
 
     batch: Array
@@ -38,75 +42,91 @@ class LoadCurve:
     tpot_p95_s: Array
     ttft_s: Array
     ttft_p95_s: Array
+    e2e_p95_s: Array
     prefill_share: Array
     cache_share: Array
     front_s: Array
-    steps_mean: float
-    steps_p95: float
-    top: float
     top_by: str
 
     def scaled(self, step_scale: float) -> "LoadCurve":
         """The same replica with every step `step_scale` times as long."""
-        if step_scale == 1.0:
-            return self
-        return replace(
-            self,
-            step_s=step_scale * self.step_s,
-            rate=self.rate / step_scale,
-            tpot_p95_s=step_scale * self.tpot_p95_s,
-            ttft_s=self.front_s + step_scale * (self.ttft_s - self.front_s),
-            ttft_p95_s=self.front_s + step_scale * (self.ttft_p95_s - self.front_s),
-        )
-
-    @property
-    def e2e_p95_s(self) -> Array:
-        """95th percentile from arrival to the last token [s], shape (points,).
-
-        The mean, and what a long wait, a long answer and slow steps add, taken as independent.
-        """
-        wait = self.ttft_p95_s - self.ttft_s
-        longer = (self.steps_p95 - self.steps_mean) * self.step_s
-        slower = self.steps_mean * (self.tpot_p95_s - self.step_s)
-        mean = self.ttft_s + self.steps_mean * self.step_s
-        return np.asarray(mean + np.sqrt(wait**2 + longer**2 + slower**2))
+        return stacked([self]).scaled(np.array([step_scale])).row(0)
 
     def at_rate(self, rate: float) -> float:
         """Sequences decoding at `rate` requests/s; NaN above the curve's end."""
-        if rate > self.rate[-1]:
-            return float("nan")
-        if rate < self.rate[0]:
-            return float(self.batch[0] * rate / self.rate[0])
-        return float(np.interp(rate, self.rate, self.batch))
+        return float(stacked([self]).at_rate(np.array([rate]))[0])
 
     def value(self, name: str, batch: float) -> float:
         """The array `name` at `batch` sequences."""
         return float(np.interp(batch, self.batch, getattr(self, name)))
 
 
-def pool_batch(replica: Replica, mix: LengthMix, z: float = _Z99) -> float:
-    """Decoding sequences that overflow the pool with a chance of no more than `z` says.
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadCurves:
+    """Curves of `n` replicas: `LoadCurve`'s arrays, shape (n, points), top_by one of each.
 
-    Blocks of `n` sequences are about normal: `n * mean + z * sqrt(n) * sd = pool`.
+    counts: points of each, shape (n,); what follows repeats the last.
     """
-    blocks = blocks_taken(replica, mix)
-    return _settle(replica.pool_blocks / blocks.mean(), z * float(blocks.std() / blocks.mean()))
+
+    batch: Array
+    step_s: Array
+    rate: Array
+    tpot_p95_s: Array
+    ttft_s: Array
+    ttft_p95_s: Array
+    e2e_p95_s: Array
+    prefill_share: Array
+    cache_share: Array
+    front_s: Array
+    top_by: tuple[str, ...]
+    counts: NDArray[np.intp]
+
+    def scaled(self, step_scale: Array) -> "LoadCurves":
+        """The same replicas with every step `step_scale` times as long, shape (n,)."""
+        scale, front = step_scale[:, None], self.front_s
+        return replace(
+            self,
+            step_s=scale * self.step_s,
+            rate=self.rate / scale,
+            tpot_p95_s=scale * self.tpot_p95_s,
+            ttft_s=front + scale * (self.ttft_s - front),
+            ttft_p95_s=front + scale * (self.ttft_p95_s - front),
+            e2e_p95_s=front + scale * (self.e2e_p95_s - front),
+        )
+
+    def at_rate(self, rate: Array) -> Array:
+        """Sequences of each decoding at `rate` requests/s; NaN above a curve's end, (n,)."""
+        (found,) = interpolated(self.rate, rate, [self.batch])
+        found = np.where(rate < self.rate[:, 0], self.batch[:, 0] * rate / self.rate[:, 0], found)
+        return np.where(rate > self.rate[:, -1], np.nan, found)
+
+    def take(self, rows: Sequence[int]) -> "LoadCurves":
+        """Some of the rows, in any order."""
+        places = np.asarray(rows, dtype=np.intp)
+        arrays = {name: getattr(self, name)[places] for name in (*ARRAYS, "counts")}
+        return LoadCurves(**arrays, top_by=tuple(self.top_by[row] for row in rows))
+
+    def row(self, row: int) -> LoadCurve:
+        """One of the curves."""
+        count = int(self.counts[row])
+        arrays = {name: getattr(self, name)[row, :count] for name in ARRAYS}
+        return LoadCurve(**arrays, top_by=self.top_by[row])
 
 
-def blocks_taken(replica: Replica, mix: LengthMix) -> Array:
-    """Blocks of decoding sequences at a random moment, as the scheduler sets them aside, (m,)."""
-    tokens = mix.final if replica.scheduler.reserves_whole else mix.held
-    return np.asarray(replica.cost.blocks(tokens), dtype=float)
+ARRAYS = tuple(field.name for field in fields(LoadCurve) if field.name != "top_by")
 
 
-def overflow_risk(replica: Replica, mix: LengthMix, sequences: float) -> float:
-    """Chance that `sequences` decoding ones need more blocks than there are."""
-    blocks = blocks_taken(replica, mix)
-    spread = float(blocks.std()) * np.sqrt(sequences)
-    gap = replica.pool_blocks - sequences * float(blocks.mean())
-    if spread == 0:
-        return 0.0 if gap >= 0 else 1.0
-    return float(ndtr(-gap / spread))
+def stacked(curves: Sequence[LoadCurve]) -> LoadCurves:
+    """Curves one under the other; those with fewer points repeat their last."""
+    counts = np.array([len(curve.batch) for curve in curves])
+    places = np.minimum(np.arange(counts.max(initial=1)), counts[:, None] - 1)
+    arrays = {
+        name: np.array([
+            getattr(curve, name)[place] for curve, place in zip(curves, places, strict=True)
+        ])
+        for name in ARRAYS
+    }  # fmt: skip
+    return LoadCurves(**arrays, top_by=tuple(curve.top_by for curve in curves), counts=counts)
 
 
 def load_curve(
@@ -117,115 +137,183 @@ def load_curve(
     peakedness: variance over mean of the number in service (0: a closed loop, none).
     step_scale: multiplies the step time.
     """
-    work = mix.work(replica.attention_tokens)
-    per_sequence = work.mean / mix.steps_held
-    most, top_by = most_sequences(replica, mix, per_sequence)
+    curves = load_curves([replica], [mix], [peakedness])
+    return curves.scaled(np.array([step_scale])).row(0)
+
+
+def load_curves(
+    replicas: Sequence[Replica], mixes: Sequence[LengthMix], peakedness: Sequence[float]
+) -> LoadCurves:
+    """The steady state of each replica under the mix and peakedness at its place."""
+    works = [
+        mix.work(one.attention_tokens) for one, mix in zip(replicas, mixes, strict=True)
+    ]  # fmt: skip
+    held = column(mix.steps_held for mix in mixes)
+    per_sequence = column(work.mean for work in works) / held
+    limits = [
+        most_sequences(one, mix, float(share))
+        for one, mix, (share,) in zip(replicas, mixes, per_sequence, strict=True)
+    ]
     # Room for the ordinary fluctuation of the number in service.
-    top = max(_settle(most, _Z95 * np.sqrt(peakedness)), 1e-3)
-    batch = np.exp(np.linspace(0.0, np.log(top), _POINTS)) if top > 1.01 else np.array([top])
-    step, decode, bare = step_parts(replica, mix, batch)
-    rate = batch / (mix.steps_held * step)
-    peak = int(np.argmax(rate)) + 1
-    if peak < len(batch):
-        top_by = "throughput"
-        batch, step, decode, bare, rate = (a[:peak] for a in (batch, step, decode, bare, rate))
-    per_token = (step - decode) / (batch * per_sequence)
-    wait, wait_p95 = _waits(rate, per_token, decode, work)
-    chunk = np.maximum(replica.limits.max_num_batched_tokens - batch, 1.0)
-    own, own_p95 = (
-        per_token * prompt + decode * np.ceil(prompt / chunk) for prompt in (work.p50, work.p95)
+    reach = _Z95 * np.sqrt(np.asarray(peakedness, dtype=float))
+    tops = column(
+        max(settle(most, float(own)), 1e-3)
+        for (most, _), own in zip(limits, reach, strict=True)
+    )  # fmt: skip
+    batch, points = _batches(tops)
+    step, decode, bare = step_parts(replicas, mixes, batch)
+    rate = batch / (held * step)
+    counts = np.minimum(np.argmax(rate, axis=1) + 1, points)
+    last = np.minimum(np.arange(_POINTS), counts[:, None] - 1)
+    batch, step, decode, bare, rate = (
+        np.take_along_axis(values, last, axis=1) for values in (batch, step, decode, bare, rate)
     )
-    front = replica.front_end
-    fixed = front.fixed_s + front.per_request_s * batch
-    schedule = front.steps * step
+    per_token = (step - decode) / (batch * per_sequence)
+    wait, wait_p95 = _waits(rate, per_token, decode, works)
+    chunk = np.maximum(column(one.limits.max_num_batched_tokens for one in replicas) - batch, 1.0)
+    own, own_p95 = (
+        per_token * prompt + decode * np.ceil(prompt / chunk)
+        for prompt in (column(work.p50 for work in works), column(work.p95 for work in works))
+    )
+    front = [one.front_end for one in replicas]
+    fixed = (
+        column(one.fixed_s for one in front) + column(one.per_request_s for one in front) * batch
+    )
+    schedule = column(one.steps for one in front) * step
     # A fuller batch evens out the prompts that one meets, but never makes a token come sooner.
     # Where every answer is one token, nobody waits for a second.
-    tpot_p95 = step + _unlucky(batch, step, decode, rate, work, peakedness)
-    if not mix.steps.any():
-        tpot_p95 = np.zeros_like(step)
-    return LoadCurve(
+    spread = column(peakedness)
+    tpot_p95 = step + _unlucky(batch, step, decode, rate, works, spread, counts)
+    tpot_p95 = np.where(column(bool(mix.steps.any()) for mix in mixes) > 0, tpot_p95, 0.0)
+    tpot_p95 = np.maximum.accumulate(tpot_p95, axis=1)
+    ttft, ttft_p95 = fixed + (schedule + wait + own), fixed + (schedule + wait_p95 + own_p95)
+    return LoadCurves(
         batch=batch,
-        step_s=step_scale * step,
-        rate=np.maximum.accumulate(rate) / step_scale,
-        tpot_p95_s=step_scale * np.maximum.accumulate(tpot_p95),
-        ttft_s=fixed + step_scale * (schedule + wait + own),
-        ttft_p95_s=fixed + step_scale * (schedule + wait_p95 + own_p95),
-        front_s=fixed,
-        steps_mean=mix.steps_mean,
-        steps_p95=mix.steps_p95,
+        step_s=step,
+        rate=np.maximum.accumulate(rate, axis=1),
+        tpot_p95_s=tpot_p95,
+        ttft_s=ttft,
+        ttft_p95_s=ttft_p95,
+        e2e_p95_s=_whole_p95(ttft, ttft_p95, step, tpot_p95, mixes),
         prefill_share=(step - decode) / step,
         cache_share=(decode - bare) / step,
-        top=float(batch[-1]),
-        top_by=top_by,
+        front_s=fixed,
+        top_by=tuple(
+            "throughput" if count < most else name
+            for count, most, (_, name) in zip(counts, points, limits, strict=True)
+        ),
+        counts=counts,
     )
 
 
-def step_parts(replica: Replica, mix: LengthMix, batch: Array) -> tuple[Array, Array, Array]:
-    """Steady-state step, the same without prompts, and without a cache [s], shape of `batch`."""
+def _batches(tops: Array) -> tuple[Array, NDArray[np.intp]]:
+    """Batches up to each top (n, 1), evenly in the logarithm from 1, and how many differ, (n,)."""
+    logs = np.log(np.maximum(tops, 1.0))
+    grid = np.arange(_POINTS) * (logs / (_POINTS - 1))
+    grid[:, -1:] = logs
+    several = tops > 1.01
+    return np.where(several, np.exp(grid), tops), np.where(several[:, 0], _POINTS, 1)
+
+
+def step_parts(
+    replicas: Sequence[Replica], mixes: Sequence[LengthMix], batch: Array
+) -> tuple[Array, Array, Array]:
+    """Steady-state step, the same without prompts, and without a cache [s], shape of `batch`.
+
+    batch: (replicas, points).
+    """
+    held = batch * column(mix.held_mean for mix in mixes)
+    per_sequence = column(
+        mix.work(one.attention_tokens).mean / mix.steps_held
+        for one, mix in zip(replicas, mixes, strict=True)
+    )
+    prompts = batch * per_sequence
+    ours = [row for row, one in enumerate(replicas) if isinstance(one.step_time, StepTime)]
+    step, decode, bare = np.empty_like(batch), np.empty_like(batch), np.empty_like(batch)
+    if ours:
+        own = [one.step_time for one in replicas if isinstance(one.step_time, StepTime)]
+        step[ours], decode[ours], bare[ours] = _of_step_times(
+            Stack(own), batch[ours], held[ours], prompts[ours]
+        )
+    for row in sorted(set(range(len(replicas))) - set(ours)):
+        step[row], decode[row], bare[row] = _of_others(
+            replicas[row], batch[row], held[row], prompts[row]
+        )
+    return step, decode, bare
+
+
+def _of_step_times(
+    stack: Stack, batch: Array, held: Array, prompts: Array
+) -> tuple[Array, Array, Array]:
     none = np.zeros_like(batch)
-    held = batch * mix.held_mean
-    prompts = batch * (mix.work(replica.attention_tokens).mean / mix.steps_held)
-    cases = [(held, prompts), (held, none)]
-    # Step times of our own say what the cache takes: without any they would be extrapolated.
-    if not isinstance(replica.step_time, StepTime):
-        cases.append((none, none))
-    seconds = replica.step_time.seconds(
-        np.tile(batch, len(cases)),
-        np.concatenate([cached for cached, _ in cases]),
-        np.concatenate([prompt for _, prompt in cases]),
+    seconds = stack.seconds(
+        np.hstack([batch, batch]), np.hstack([held, held]), np.hstack([prompts, none])
     )
-    step, decode, *rest = np.split(np.asarray(seconds, dtype=float), len(cases))
+    step, decode = np.hsplit(seconds, 2)
     decode = np.minimum(decode, step)
-    if not isinstance(replica.step_time, StepTime):
-        return step, decode, np.minimum(rest[0], decode)
-    terms = replica.step_time.terms(batch, held / batch)
-    share = terms["kv"] / sum(terms.values())
-    return step, decode, decode * (1 - np.asarray(share))
+    # Step times of our own say what the cache takes: without any they would be extrapolated.
+    terms = stack.terms(batch, held / batch, none)
+    return step, decode, decode * (1 - terms["kv"] / sum(terms.values()))
+
+
+def _of_others(
+    replica: Replica, batch: Array, held: Array, prompts: Array
+) -> tuple[Array, Array, Array]:
+    none = np.zeros_like(batch)
+    seconds = replica.step_time.seconds(
+        np.tile(batch, 3), np.concatenate([held, held, none]), np.concatenate([prompts, none, none])
+    )
+    step, decode, bare = np.split(np.asarray(seconds, dtype=float), 3)
+    decode = np.minimum(decode, step)
+    return step, decode, np.minimum(bare, decode)
 
 
 def _unlucky(
-    batch: Array, step: Array, decode: Array, rate: Array, work: PrefillWork, peakedness: float
+    batch: Array,
+    step: Array,
+    decode: Array,
+    rate: Array,
+    works: Sequence[PrefillWork],
+    peakedness: Array,
+    counts: NDArray[np.intp],
 ) -> Array:
     """What the 95th percentile of requests waits per token over the mean step [s].
 
     It meets more prompts than the average, and a fuller batch; the number in service changes
     about as fast as requests end, so half its variance averages out.
     """
-    met = (step - decode) * (work.tail_at(rate * step) - 1)
-    if len(batch) == 1 or not peakedness:
-        return np.asarray(met)
-    fuller = np.gradient(step, batch) * _Z95 * np.sqrt(peakedness * batch / 2)
-    return np.hypot(met, fuller)
+    tail = np.empty_like(step)
+    for rows, work in alike(works):
+        tail[rows] = work.tail_at((rate * step)[rows])
+    met = (step - decode) * (tail - 1)
+    fuller = gradient(step, batch, counts) * _Z95 * np.sqrt(peakedness * batch / 2)
+    return np.where((counts[:, None] == 1) | (peakedness == 0), met, np.hypot(met, fuller))
 
 
-def most_sequences(replica: Replica, mix: LengthMix, work_per_step: float) -> tuple[float, str]:
-    """Decoding sequences a replica ever holds, and what stops more.
-
-    work_per_step: prompt tokens each of them brings to a step. A step's token budget holds
-    the decoding ones and their prompts.
-    """
-    limits = {
-        "cache": pool_batch(replica, mix),
-        "max_num_seqs": float(replica.limits.max_num_seqs),
-        "max_num_batched_tokens": replica.limits.max_num_batched_tokens / (1 + work_per_step),
-    }
-    name = min(limits, key=lambda key: limits[key])
-    return limits[name], name
-
-
-def _waits(rate: Array, per_token: Array, decode: Array, work: PrefillWork) -> tuple[Array, Array]:
+def _waits(
+    rate: Array, per_token: Array, decode: Array, works: Sequence[PrefillWork]
+) -> tuple[Array, Array]:
     """Mean and 95th percentile of the wait for earlier prompts and the step under way [s].
 
     Prompts queue like M/G/1 (Pollaczek-Khinchine); its tail is taken as exponential.
     """
-    load = np.minimum(rate * per_token * work.mean, 0.999)
-    queue = rate * per_token**2 * work.square / (2 * (1 - load))
+    mean, square = column(work.mean for work in works), column(work.square for work in works)
+    load = np.minimum(rate * per_token * mean, 0.999)
+    queue = rate * per_token**2 * square / (2 * (1 - load))
     tail = np.divide(queue, load, out=np.zeros_like(queue), where=load > 0)
     queue_p95 = tail * np.log(np.maximum(load / 0.05, 1.0))
     return decode / 2 + queue, decode + queue_p95
 
 
-def _settle(most: float, reach: float) -> float:
-    """The mean `n` for which `n + reach * sqrt(n) = most`."""
-    root = (-reach + np.sqrt(reach**2 + 4 * most)) / 2
-    return float(root**2)
+def _whole_p95(
+    ttft: Array, ttft_p95: Array, step: Array, tpot_p95: Array, mixes: Sequence[LengthMix]
+) -> Array:
+    """95th percentile from arrival to the last token [s].
+
+    The mean, and what a long wait, a long answer and slow steps add, taken as independent.
+    """
+    steps, most = column(mix.steps_mean for mix in mixes), column(mix.steps_p95 for mix in mixes)
+    wait = ttft_p95 - ttft
+    longer = (most - steps) * step
+    slower = steps * (tpot_p95 - step)
+    return np.asarray(ttft + steps * step + np.sqrt(wait**2 + longer**2 + slower**2))

@@ -195,7 +195,8 @@ def changed(
             room = np.maximum(1, max_context - requests.output_tokens)
             requests = replace(requests, prompt_tokens=np.minimum(requests.prompt_tokens, room))
     found = demand.prefix_cache if prefix_cache is None else prefix_cache
-    mix = length_mix(requests, found)
+    same = requests is demand.requests and found == demand.prefix_cache
+    mix = demand.mix if same else length_mix(requests, found)
     cached = demand.cached_mean * prompt if found == demand.prefix_cache else 0.0
     if hit_share is not None:
         mix = replace(mix, hits=np.floor(mix.prompt * hit_share), hit_share=hit_share)

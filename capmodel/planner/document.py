@@ -70,6 +70,7 @@ def plan_dict(plan: Plan) -> dict[str, Any]:
         "pareto": [_front(point) for point in plan.front],
         "what_ifs": [asdict(row) for row in plan.what_ifs],
         "sensitivities": [asdict(row) for row in plan.sensitivities],
+        "sensitivities_left_out": [asdict(row) for row in plan.left_out],
         "not_modelled": list(NOT_MODELLED),
     }
     return {key: _plain(value) for key, value in document.items()}

@@ -21,10 +21,11 @@ from capmodel.planner.provenance import day, inputs_of
 from capmodel.planner.replica import MEMORY_FRACTION, CalibrationLike, Setting
 from capmodel.planner.result import Plan, headline
 from capmodel.planner.search import Search, pareto, search
+from capmodel.planner.sensitivity import sensitivities
 from capmodel.planner.shipped import Shipped
 from capmodel.planner.sizing import Option
 from capmodel.planner.steps import crossover, step_rows
-from capmodel.planner.variations import Planned, best_elsewhere, sensitivities, what_ifs
+from capmodel.planner.variations import Planned, best_elsewhere, what_ifs
 from capmodel.planner.verify import Verified, cover, run_fleet, server_of, verify
 from capmodel.shapes import ModelLike, load_shape
 from capmodel.words import shown
@@ -159,6 +160,7 @@ def _finished(asked: Plan, found: Search, tried: list[Verified], best: Verified 
     held = held_to(chosen, best, load)
     planned = Planned(asked.shape, chosen, load, slo, asked.setting, held, best is not None)
     other = best_elsewhere(options, replica.candidate.gpu)
+    rows, left_out = sensitivities(planned)
     other_run = next((run for run in tried if run.option is other), None)
     return replace(
         asked,
@@ -174,7 +176,8 @@ def _finished(asked: Plan, found: Search, tried: list[Verified], best: Verified 
         steps=tuple(step_rows(replica, load)),
         crossover=crossover(replica, load),
         what_ifs=tuple(what_ifs(planned, other, other_run)),
-        sensitivities=tuple(sensitivities(planned)),
+        sensitivities=tuple(rows),
+        left_out=tuple(left_out),
         warnings=tuple(doubts(chosen, verified, coverable, load, asked.setting.engine)),
     )
 

@@ -238,7 +238,7 @@ def _with_prompts(
     traffic = step_traffic(shape, *dtypes, candidate.tp, found.dp)
     least = traffic.prefill_flop_per_token / candidate.gpu.matmul_flops_per_s(dtypes[0])
     fitted = sum(cost.prefill_s for cost in found.costs if cost.family == "prefill")
-    costs = [replace(cost, prompt_s=0.0) for cost in found.costs]
+    costs = [replace(cost, prompt_s=0.0) if cost.prompt_s else cost for cost in found.costs]
     if fitted >= least:
         return replace(found, costs=tuple(costs)), least / fitted
     costs = [cost for cost in costs if cost.family != "prefill"]

@@ -9,9 +9,10 @@ from capmodel.planner.demand import Demand
 from capmodel.planner.fleet import Fleet
 from capmodel.planner.replica import Setting
 from capmodel.planner.search import FrontPoint, Rejection
+from capmodel.planner.sensitivity import LeftOut, Sensitivity
 from capmodel.planner.sizing import Option
 from capmodel.planner.steps import Crossover, StepRow
-from capmodel.planner.variations import Sensitivity, WhatIf
+from capmodel.planner.variations import WhatIf
 from capmodel.planner.verify import Verified
 from capmodel.shapes import ModelShape
 from capmodel.units import format_dollars, format_seconds
@@ -25,8 +26,9 @@ class Plan:
     chosen: None where nothing meets the promises; `closest` is then what comes nearest.
     verified: the chosen fleet simulated at the low end, the estimate and the high end of its
     step time; empty without simulation. tried: every fleet simulated. fleet, clients, steps,
-    crossover: of the chosen one. date: ISO day. inputs: name and sha256 of every file it was made
-    from. command: how to make it again, where it came from the command line.
+    crossover: of the chosen one. left_out: inputs without a sensitivity. date: ISO day.
+    inputs: name and sha256 of every file it was made from. command: how to make it again, where
+    it came from the command line.
     """
 
     shape: ModelShape
@@ -48,6 +50,7 @@ class Plan:
     crossover: Crossover | None = None
     what_ifs: tuple[WhatIf, ...] = ()
     sensitivities: tuple[Sensitivity, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
     warnings: tuple[str, ...] = ()
     date: str | None = None
     inputs: tuple[dict[str, str], ...] = ()

@@ -4,11 +4,12 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from capmodel.costs import Price, gpu_price
+from capmodel.costs import gpu_price
 from capmodel.planner.candidate import Candidate
+from capmodel.planner.curve import stacked
 from capmodel.planner.demand import Demand
 from capmodel.planner.replica import DoesNotFit, Replica, Setting, replica_of
-from capmodel.planner.sizing import Capacity, Operation, Option, fleet_operation, size
+from capmodel.planner.sizing import Capacity, Case, Operation, Option, fleet_operations, size
 from capmodel.shapes import ModelShape
 from capmodel.units import format_seconds
 from capmodel.workload import Slo
@@ -63,43 +64,36 @@ def search(
     prices_required: an unknown price is an error (the GPUs were named), not a reason to set the
     GPU aside.
     """
-    options: list[Option] = []
-    rejections: list[Rejection] = []
+    rejections: list[Rejection | None] = []
+    cases: list[Case] = []
+    places: list[int] = []
     for candidate in candidates:
+        rejections.append(None)
         try:
             cost = gpu_price(candidate.gpu, price)
         except ValueError as error:
             if prices_required or price is not None:
                 raise
-            rejections.append(Rejection(candidate, "price", str(error)))
+            rejections[-1] = Rejection(candidate, "price", str(error))
             continue
-        outcome = _one(shape, candidate, demand, slo, setting, cost)
+        try:
+            replica = replica_of(shape, candidate, setting)
+        except DoesNotFit as error:
+            stage = "step time" if str(error).startswith("step time") else "memory"
+            rejections[-1] = Rejection(candidate, stage, str(error))
+            continue
+        cases.append(Case(replica, cost, demand))
+        places.append(len(rejections) - 1)
+    options: list[Option] = []
+    for case, place, outcome in zip(cases, places, size(cases, slo), strict=True):
         if isinstance(outcome, Option):
             options.append(outcome)
         else:
-            rejections.append(outcome)
+            reason = slo_reason(outcome, slo)
+            own = case.replica
+            rejections[place] = Rejection(own.candidate, "slo", reason, own, outcome)
     options.sort(key=lambda option: (option.dollars_per_hour, option.estimate.e2e_mean_s))
-    return Search(tuple(options), tuple(rejections))
-
-
-def _one(
-    shape: ModelShape,
-    candidate: Candidate,
-    demand: Demand,
-    slo: Slo,
-    setting: Setting,
-    price: Price,
-) -> Option | Rejection:
-    try:
-        replica = replica_of(shape, candidate, setting)
-    except DoesNotFit as error:
-        stage = "step time" if str(error).startswith("step time") else "memory"
-        return Rejection(candidate, stage, str(error))
-    outcome = size(replica, price, demand, slo)
-    if isinstance(outcome, Option):
-        return outcome
-    reason = slo_reason(outcome, slo)
-    return Rejection(candidate, "slo", reason, replica, outcome)
+    return Search(tuple(options), tuple(one for one in rejections if one is not None))
 
 
 def slo_reason(capacity: Capacity, slo: Slo) -> str:
@@ -119,19 +113,25 @@ def pareto(options: Sequence[Option], demand: Demand) -> tuple[FrontPoint, ...]:
         for option in options
         for count in sorted({round(option.replicas * factor) for factor in _LARGER})
     ]
+    fleets.sort(key=lambda fleet: fleet[:2])
+    if not fleets:
+        return ()
+    places = {id(option): place for place, option in enumerate(options)}
+    curves = stacked([option.curve for option in options])
+    curves = curves.take([places[id(option)] for _, _, option in fleets])
+    loads, counts = [demand] * len(fleets), [float(count) for _, count, _ in fleets]
+    points = [
+        FrontPoint(option, count, dollars, operation)
+        for (dollars, count, option), operation in zip(
+            fleets, fleet_operations(curves, loads, counts), strict=True
+        )
+        if operation is not None
+    ]
     front: list[FrontPoint] = []
     best = float("inf")
-    fleets.sort(key=lambda fleet: fleet[:2])
-    for dollars, same in itertools.groupby(fleets, key=lambda fleet: fleet[0]):
-        points = [
-            FrontPoint(option, count, dollars, operation)
-            for _, count, option in same
-            # A lightly loaded replica is no faster than with one sequence.
-            if option.fastest_s < best
-            and (operation := fleet_operation(option.curve, demand, count)) is not None
-        ]
-        fastest = min(points, key=lambda point: point.operation.e2e_mean_s, default=None)
-        if fastest is not None and fastest.operation.e2e_mean_s < best:
+    for _, same in itertools.groupby(points, key=lambda point: point.dollars_per_hour):
+        fastest = min(same, key=lambda point: point.operation.e2e_mean_s)
+        if fastest.operation.e2e_mean_s < best:
             best = fastest.operation.e2e_mean_s
             front.append(fastest)
     return tuple(front)

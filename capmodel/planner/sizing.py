@@ -1,14 +1,16 @@
 """How many replicas of a candidate a demand needs, and what users then feel."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from capmodel.costs import Price
-from capmodel.planner.curve import Array, LoadCurve, load_curve
+from capmodel.planner.curve import ARRAYS, Array, LoadCurve, LoadCurves, load_curves, stacked
 from capmodel.planner.demand import Demand
 from capmodel.planner.replica import Replica
+from capmodel.planner.rows import interpolated
 from capmodel.workload import Slo
 
 
@@ -89,127 +91,164 @@ class Option:
         return self.capacity.replicas_for(demand)
 
     @property
-    def fastest_s(self) -> float:
-        """Mean time of a request on a replica with hardly any load [s]."""
-        lightest = self.capacity.lightest
-        return 0.0 if lightest is None else lightest.e2e_mean_s
-
-    @property
     def dollars_per_hour(self) -> float:
         """The fleet's cost [$/h]."""
         return self.n_gpus * self.price.estimate
 
 
-def capacity_of(curve: LoadCurve, demand: Demand, slo: Slo) -> Capacity:
+def capacity_of(curve: LoadCurve, slo: Slo) -> Capacity:
     """Where along `curve` a promise is passed first."""
-    clients = curve.batch + curve.rate * curve.ttft_s
-    ratios = _ratios(curve, slo)
-    worst = np.max([*ratios.values(), np.zeros_like(curve.batch)], axis=0)
-    first = max(ratios, key=lambda name: float(ratios[name][0]), default="")
-    if worst[0] > 1:
-        return Capacity(0.0, 0.0, 0.0, first, float(worst[0]), first)
-    over = np.flatnonzero(worst > 1)
-    if not len(over):
-        return Capacity(
-            rate=float(curve.rate[-1]),
-            clients=float(clients[-1]),
-            batch=float(curve.batch[-1]),
-            limited_by=curve.top_by,
-            excess=float(worst[0]),
-            excess_by=first,
+    return capacities(stacked([curve]), slo)[0]
+
+
+def capacities(curves: LoadCurves, slo: Slo) -> list[Capacity]:
+    """Where along each of the curves a promise is passed first."""
+    clients = curves.batch + curves.rate * curves.ttft_s
+    ratios = _ratios(curves, slo)
+    if not ratios:
+        ends = zip(
+            curves.rate[:, -1].tolist(),
+            clients[:, -1].tolist(),
+            curves.batch[:, -1].tolist(),
+            curves.top_by,
+            strict=True,
         )
-    at = int(over[0])
-    share = (1 - worst[at - 1]) / (worst[at] - worst[at - 1])
-    limit = max(ratios, key=lambda name: float(ratios[name][at]))
-
-    def between(values: Array) -> float:
-        return float(values[at - 1] + share * (values[at] - values[at - 1]))
-
-    return Capacity(
-        rate=between(curve.rate),
-        clients=between(clients),
-        batch=between(curve.batch),
-        limited_by=limit,
-        excess=float(worst[0]),
-        excess_by=first,
+        return [Capacity(*end, excess=0.0, excess_by="") for end in ends]
+    names, table = list(ratios), np.array(list(ratios.values()))
+    worst = table.max(axis=0)
+    over = worst > 1
+    at = np.where(over.any(axis=1), np.argmax(over, axis=1), worst.shape[1] - 1)
+    rows, before = np.arange(len(at)), np.maximum(at - 1, 0)
+    cut = over[rows, at]
+    rise = np.where(cut, worst[rows, at] - worst[rows, before], 1.0)
+    share = np.where(cut, (1 - worst[rows, before]) / np.where(rise, rise, 1.0), 1.0)
+    rate, most, batch = (
+        values[rows, before] + share * (values[rows, at] - values[rows, before])
+        for values in (curves.rate, clients, curves.batch)
     )
+    first, limit = table[:, :, 0].argmax(axis=0), table[:, rows, at].argmax(axis=0)
+    found = []
+    for row in range(len(at)):
+        excess, by = float(worst[row, 0]), names[first[row]]
+        if excess > 1:
+            found.append(Capacity(0.0, 0.0, 0.0, by, excess, by))
+            continue
+        stop = names[limit[row]] if cut[row] else curves.top_by[row]
+        found.append(
+            Capacity(float(rate[row]), float(most[row]), float(batch[row]), stop, excess, by)
+        )
+    return found
 
 
-def _ratios(curve: LoadCurve, slo: Slo) -> dict[str, Array]:
-    ratios = {}
-    if slo.ttft_s is not None:
-        ratios["ttft"] = curve.ttft_p95_s / slo.ttft_s
-    if slo.tpot_s is not None:
-        ratios["tpot"] = curve.tpot_p95_s / slo.tpot_s
-    if slo.e2e_s is not None:
-        ratios["e2e"] = curve.e2e_p95_s / slo.e2e_s
-    return ratios
+def _ratios(curves: LoadCurves, slo: Slo) -> dict[str, Array]:
+    promised = {
+        "ttft": (curves.ttft_p95_s, slo.ttft_s),
+        "tpot": (curves.tpot_p95_s, slo.tpot_s),
+        "e2e": (curves.e2e_p95_s, slo.e2e_s),
+    }
+    return {name: value / limit for name, (value, limit) in promised.items() if limit is not None}
 
 
-def operation(curve: LoadCurve, demand: Demand, batch: float) -> Operation:
-    """The operation of a replica that decodes `batch` sequences."""
-    rate = curve.value("rate", batch)
-    if batch < curve.batch[0]:
-        rate *= batch / float(curve.batch[0])
-    step, ttft = curve.value("step_s", batch), curve.value("ttft_s", batch)
-    return Operation(
-        batch=batch,
-        rate=rate,
-        step_s=step,
-        ttft_mean_s=ttft,
-        ttft_p95_s=curve.value("ttft_p95_s", batch),
-        tpot_mean_s=step if demand.mix.steps.any() else 0.0,
-        tpot_p95_s=curve.value("tpot_p95_s", batch),
-        e2e_mean_s=ttft + demand.mix.steps_mean * step,
-        e2e_p95_s=curve.value("e2e_p95_s", batch),
-        utilisation=rate / float(curve.rate[-1]),
-        prefill_share=curve.value("prefill_share", batch),
-        cache_share=curve.value("cache_share", batch),
+def operations(curves: LoadCurves, demands: Sequence[Demand], batch: Array) -> list[Operation]:
+    """The operation of a replica of each curve that decodes `batch` sequences, (n,)."""
+    names = [name for name in ARRAYS if name not in ("batch", "front_s")]
+    arrays = [getattr(curves, name) for name in names]
+    found = dict(zip(names, interpolated(curves.batch, batch, arrays), strict=True))
+    first = curves.batch[:, 0]
+    rate = np.where(batch < first, found["rate"] * (batch / first), found["rate"])
+    steps = np.array([one.mix.steps_mean for one in demands])
+    further = np.array([bool(one.mix.steps.any()) for one in demands])
+    step, ttft = found["step_s"], found["ttft_s"]
+    columns = (
+        batch,
+        rate,
+        step,
+        ttft,
+        found["ttft_p95_s"],
+        np.where(further, step, 0.0),
+        found["tpot_p95_s"],
+        ttft + steps * step,
+        found["e2e_p95_s"],
+        rate / curves.rate[:, -1],
+        found["prefill_share"],
+        found["cache_share"],
     )
+    return [Operation(*row) for row in zip(*(one.tolist() for one in columns), strict=True)]
 
 
 def fleet_operation(curve: LoadCurve, demand: Demand, replicas: float) -> Operation | None:
     """What each of `replicas` does at the demand; None where it cannot keep up."""
-    if demand.concurrency is not None:
-        clients = curve.batch + curve.rate * curve.ttft_s
-        share = demand.concurrency / replicas
-        # More clients than the replica admits wait; the batch stays at its top.
-        batch = float(np.interp(share, clients, curve.batch)) if share > clients[0] else float(
-            curve.batch[0] * share / clients[0]
-        )  # fmt: skip
-        return operation(curve, demand, batch)
-    batch = curve.at_rate((demand.rate or 0.0) / replicas)
-    return None if math.isnan(batch) else operation(curve, demand, batch)
+    return fleet_operations(stacked([curve]), [demand], [replicas])[0]
 
 
-def size(replica: Replica, price: Price, demand: Demand, slo: Slo) -> Option | Capacity:
-    """The fleet of this candidate; or, where no load is light enough, its capacity of zero."""
-    scales = (replica.low_factor, 1.0, replica.high_factor)
-    curve = load_curve(replica, demand.mix, demand.peakedness)
-    curves = [curve.scaled(scale) for scale in scales]
-    low, estimate, high = (capacity_of(curve, demand, slo) for curve in curves)
-    lightest = operation(curve, demand, float(curve.batch[0]))
-    estimate = replace(estimate, lightest=lightest)
-    replicas = _replicas(estimate, demand)
-    if replicas is None:
-        return estimate
-    operations = [fleet_operation(curve, demand, replicas) for curve in curves]
-    now = operations[1]
-    if now is None:
-        raise RuntimeError(f"{replica.candidate.name}: sized below its own load")
-    fewest, most = _replicas(low, demand), _replicas(high, demand)
-    return Option(
-        replica=replica,
-        price=price,
-        replicas=replicas,
-        replicas_low=fewest or replicas,
-        replicas_high=most or 0,
-        capacity=estimate,
-        curve=curves[1],
-        estimate=now,
-        low=operations[0] or now,
-        high=operations[2] or _overloaded(curves[2], demand),
+def fleet_operations(
+    curves: LoadCurves, demands: Sequence[Demand], replicas: Sequence[float]
+) -> list[Operation | None]:
+    """What each of `replicas` of each curve does at its demand; None where it cannot keep up."""
+    counts = np.asarray(replicas, dtype=float)
+    closed = np.array([one.concurrency is not None for one in demands])
+    share = np.array([float(one.concurrency or one.rate or 0.0) for one in demands]) / counts
+    clients = curves.batch + curves.rate * curves.ttft_s
+    # More clients than the replica admits wait; the batch stays at its top.
+    (held,) = interpolated(clients, share, [curves.batch])
+    few = curves.batch[:, 0] * share / clients[:, 0]
+    held = np.where(share > clients[:, 0], held, few)
+    batch = np.where(closed, held, curves.at_rate(share))
+    keeps_up = ~np.isnan(batch)
+    found = operations(curves, demands, np.where(keeps_up, batch, curves.batch[:, -1]))
+    return [one if able else None for one, able in zip(found, keeps_up, strict=True)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """A replica at its price under a demand, to be sized."""
+
+    replica: Replica
+    price: Price
+    demand: Demand
+
+
+def size(cases: Sequence[Case], slo: Slo) -> list[Option | Capacity]:
+    """The fleet of each case; or, where no load is light enough, its capacity of zero."""
+    if not cases:
+        return []
+    replicas, demands = [case.replica for case in cases], [case.demand for case in cases]
+    curves = load_curves(
+        replicas, [one.mix for one in demands], [one.peakedness for one in demands]
     )
+    ends = [
+        curves.scaled(np.array([getattr(one, name) for one in replicas]))
+        for name in ("low_factor", "high_factor")
+    ]
+    low, estimate, high = (capacities(one, slo) for one in (ends[0], curves, ends[1]))
+    lightest = operations(curves, demands, curves.batch[:, 0])
+    estimate = [replace(one, lightest=least) for one, least in zip(estimate, lightest, strict=True)]
+    counts = [_replicas(one, demand) for one, demand in zip(estimate, demands, strict=True)]
+    sized = [row for row, count in enumerate(counts) if count is not None]
+    outcomes: list[Option | Capacity] = list(estimate)
+    loads, fleets = [demands[row] for row in sized], [float(counts[row] or 0) for row in sized]
+    at_low, now, at_high = (
+        fleet_operations(one.take(sized), loads, fleets) for one in (ends[0], curves, ends[1])
+    )
+    at_end = operations(ends[1], demands, ends[1].batch[:, -1])
+    for place, row in enumerate(sized):
+        own, count = now[place], counts[row]
+        if own is None or count is None:
+            raise RuntimeError(f"{replicas[row].candidate.name}: sized below its own load")
+        fewest, most = _replicas(low[row], demands[row]), _replicas(high[row], demands[row])
+        outcomes[row] = Option(
+            replica=replicas[row],
+            price=cases[row].price,
+            replicas=count,
+            replicas_low=fewest or count,
+            replicas_high=most or 0,
+            capacity=estimate[row],
+            curve=curves.row(row),
+            estimate=own,
+            low=at_low[place] or own,
+            high=at_high[place] or _overloaded(at_end[row]),
+        )
+    return outcomes
 
 
 def _replicas(capacity: Capacity, demand: Demand) -> int | None:
@@ -218,21 +257,14 @@ def _replicas(capacity: Capacity, demand: Demand) -> int | None:
     return max(1, math.ceil(share - 1e-9)) if math.isfinite(share) else None
 
 
-def _overloaded(curve: LoadCurve, demand: Demand) -> Operation:
-    """Past the curve's end: the queue grows, so waits have no bound."""
-    end = operation(curve, demand, float(curve.batch[-1]))
+def _overloaded(end: Operation) -> Operation:
+    """Past the curve's `end`: the queue grows, so waits have no bound."""
     infinite = float("inf")
-    return Operation(
-        batch=end.batch,
-        rate=end.rate,
-        step_s=end.step_s,
+    return replace(
+        end,
         ttft_mean_s=infinite,
         ttft_p95_s=infinite,
-        tpot_mean_s=end.tpot_mean_s,
-        tpot_p95_s=end.tpot_p95_s,
         e2e_mean_s=infinite,
         e2e_p95_s=infinite,
         utilisation=1.0,
-        prefill_share=end.prefill_share,
-        cache_share=end.cache_share,
     )

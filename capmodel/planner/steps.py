@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capmodel.planner.curve import pool_batch, step_parts
+from capmodel.planner.curve import step_parts
 from capmodel.planner.demand import Demand
+from capmodel.planner.pool import pool_batch
 from capmodel.planner.replica import Replica
 
 _POINTS = 24
@@ -49,7 +50,7 @@ def step_rows(replica: Replica, demand: Demand) -> list[StepRow]:
     safe = pool_batch(replica, mix)
     most = max(2.0, min(1.5 * pool_batch(replica, mix, 0.0), float(replica.limits.max_num_seqs)))
     batch = np.unique(np.geomspace(1, most, _POINTS).round())
-    step, decode, bare = step_parts(replica, mix, batch)
+    step, decode, bare = _of_one(replica, demand, batch)
     factors = (replica.low_factor, 1.0, replica.high_factor)
     rows = []
     for index, size in enumerate(batch):
@@ -73,7 +74,7 @@ def crossover(replica: Replica, demand: Demand) -> Crossover:
     full = pool_batch(replica, demand.mix, 0.0)
     top = max(2.0, 4 * max(full, float(replica.limits.max_num_seqs)))
     batch = np.geomspace(1, top, 96)
-    step, decode, bare = step_parts(replica, demand.mix, batch)
+    step, decode, bare = _of_one(replica, demand, batch)
     longest = _first(batch, decode - bare > bare)
     double = np.interp(2 * batch, batch, step)
     inside = 2 * batch <= top
@@ -88,6 +89,10 @@ def crossover(replica: Replica, demand: Demand) -> Crossover:
     if half is not None and half < min(full, limit, longest or np.inf):
         ceiling = f"prompts and compute, from batch {half:.0f} on; then {ceiling}"
     return Crossover(full, longest, half, ceiling)
+
+
+def _of_one(replica: Replica, demand: Demand, batch: np.ndarray) -> tuple[np.ndarray, ...]:
+    return tuple(part[0] for part in step_parts([replica], [demand.mix], batch[None]))
 
 
 def _first(batch: np.ndarray, true: np.ndarray) -> float | None:

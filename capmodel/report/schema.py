@@ -91,6 +91,7 @@ PLAN: dict[str, Spec] = {
             "base": float, "low_gpus?": (int,), "high_gpus?": (int,),
         }
     ],
+    "sensitivities_left_out?": [{"name": str, "reason": str}],
     "not_modelled": [str],
 }  # fmt: skip
 # Beside, where a fleet was chosen.

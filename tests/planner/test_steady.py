@@ -8,9 +8,10 @@ from rates import NameplateCalibration
 
 from capmodel.gpus import load_gpu
 from capmodel.planner.candidate import Candidate
-from capmodel.planner.curve import load_curve, overflow_risk, pool_batch
+from capmodel.planner.curve import load_curve
 from capmodel.planner.demand import busiest_stretch, changed, demand
 from capmodel.planner.mix import endless_hits, length_mix
+from capmodel.planner.pool import overflow_risk, pool_batch
 from capmodel.planner.replica import DoesNotFit, Setting, replica_of
 from capmodel.planner.sizing import capacity_of, fleet_operation
 from capmodel.shapes import load_shape
@@ -147,13 +148,13 @@ def test_the_estimate_is_near_the_simulation(load):
 def test_promises_cut_the_curve_where_they_are_passed():
     load = demand(rate=5.0, input_len=1000, output_len=200)
     curve = load_curve(replica(), load.mix, load.peakedness)
-    free = capacity_of(curve, load, Slo())
+    free = capacity_of(curve, Slo())
     assert free.rate == pytest.approx(curve.rate[-1])
     middle = float(curve.tpot_p95_s[len(curve.batch) // 2])
-    bound = capacity_of(curve, load, Slo(tpot_s=middle))
+    bound = capacity_of(curve, Slo(tpot_s=middle))
     assert bound.limited_by == "tpot"
     assert np.interp(bound.batch, curve.batch, curve.tpot_p95_s) == pytest.approx(middle, rel=1e-6)
-    never = capacity_of(curve, load, Slo(ttft_s=1e-6))
+    never = capacity_of(curve, Slo(ttft_s=1e-6))
     assert (never.rate, never.excess_by) == (0.0, "ttft")
     assert never.excess > 1
 
