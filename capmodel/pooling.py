@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.linalg import cho_factor, cho_solve
 
 from capmodel.regressor import ROOFLINE, LocalCorrection, coordinates, matern, spread_out
 from capmodel.roofline import SPREAD, RooflineCoefficients, design, fit_coefficients
@@ -98,6 +97,8 @@ class SharedCorrection:
 
 def shared_correction(features: pd.DataFrame, step_time_s: Array) -> SharedCorrection:
     """Fit one. features: rows of `add_features` with the column ROOFLINE [s]; step_time_s: [s]."""
+    from scipy.linalg import cho_factor, cho_solve  # slow to import, and only fits need it
+
     target = np.log(step_time_s / features[ROOFLINE].to_numpy(float))
     points, names = coordinates(features), _names(features)
     chosen = spread_out(points, LANDMARKS)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.linalg import cho_factor, cho_solve
 
 Array = npt.NDArray[np.float64]
 
@@ -167,6 +166,8 @@ class TrafficRegressor:
         return value, near
 
     def _fit_one(self, points: Array, target: Array) -> LocalCorrection:
+        from scipy.linalg import cho_factor, cho_solve  # slow to import, and only fits need it
+
         chosen = spread_out(points, self.max_landmarks)
         landmarks = points[chosen]
         among = matern(landmarks, landmarks)

@@ -8,22 +8,13 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from capmodel.gpus import gpu_entries
-from capmodel.service.answers import (
-    answer_kv,
-    answer_plan_file,
-    answer_predict,
-    candidates_of,
-    check_steps,
-    plan_json,
-)
+from capmodel.service import work
+from capmodel.service.answers import answer_kv, answer_predict, candidates_of, check_steps
 from capmodel.service.bodies import FitBody, GradeBody, KvBody, LabQuery, PlanBody, PredictBody
 from capmodel.service.errors import Problems, Refused, problem
-from capmodel.service.fitting import answer_fit, answer_grade
 from capmodel.service.forms import RUNS_CONTENT, read_runs_body
 from capmodel.service.jobs import Jobs
-from capmodel.service.laboratory import lab_json
 from capmodel.service.metrics import JOBS
-from capmodel.service.models import models_json
 from capmodel.service.plain import json_response
 from capmodel.service.settings import Settings
 
@@ -51,6 +42,7 @@ def api_routes(settings: Settings, jobs: Jobs) -> APIRouter:
     routes = APIRouter(prefix="/v1")
     catalogue: list[bytes] = []
     labs: dict[tuple[Any, ...], bytes] = {}  # equal questions have equal answers
+    planner = _Planner()
 
     async def elsewhere(
         request: Request, job: Callable[..., Any], body: Mapping[str, Any], seconds: float
@@ -65,8 +57,10 @@ def api_routes(settings: Settings, jobs: Jobs) -> APIRouter:
     async def models(request: Request) -> Response:
         """Every catalogued model: size, layers, cache bytes per token."""
         if not catalogue:
-            catalogue.append(await elsewhere(request, models_json, {}, settings.plan_timeout_s))
-        return Response(catalogue[0], media_type="application/json")
+            catalogue.append(
+                await elsewhere(request, work.models_json, {}, settings.plan_timeout_s)
+            )
+        return Response(catalogue[0], media_type=_FILES["json"])
 
     @routes.get("/gpus", responses=_ERRORS)
     async def gpus() -> Response:
@@ -104,28 +98,30 @@ def api_routes(settings: Settings, jobs: Jobs) -> APIRouter:
         """From a workload to GPUs, latency and money; infeasible plans say what comes closest."""
         fields: dict[str, Any] = {**body.model_dump(), "format": format}
         if format != "json":
-            content = await elsewhere(request, answer_plan_file, fields, settings.plan_timeout_s)
+            content = await elsewhere(request, work.plan_file, fields, settings.plan_timeout_s)
             name = f'attachment; filename="capacity_plan.{format}"'
             return Response(
                 content, media_type=_FILES[format], headers={"Content-Disposition": name}
             )
-        if jobs.busy and _is_short(fields):
-            content = plan_json(fields)
+        if jobs.busy and _is_short(fields) and planner.is_here():
+            content = work.plan_json(fields)
         else:
-            content = await elsewhere(request, plan_json, fields, settings.plan_timeout_s)
+            content = await elsewhere(request, work.plan_json, fields, settings.plan_timeout_s)
         return Response(content, media_type=_FILES["json"])
 
     @routes.post("/fit", responses=_LONG, openapi_extra={"requestBody": RUNS_CONTENT["fit"]})
     async def fit(request: Request) -> Response:
         """A calibration from runs, sent as rows or as files of a benchmark tool."""
         fields = await read_runs_body(request, FitBody, settings)
-        return json_response(await elsewhere(request, answer_fit, fields, settings.fit_timeout_s))
+        content = await elsewhere(request, work.fit_json, fields, settings.fit_timeout_s)
+        return Response(content, media_type=_FILES["json"])
 
     @routes.post("/grade", responses=_LONG, openapi_extra={"requestBody": RUNS_CONTENT["grade"]})
     async def grade(request: Request) -> Response:
         """Held-out errors of every estimator, by split."""
         fields = await read_runs_body(request, GradeBody, settings)
-        return json_response(await elsewhere(request, answer_grade, fields, settings.fit_timeout_s))
+        content = await elsewhere(request, work.grade_json, fields, settings.fit_timeout_s)
+        return Response(content, media_type=_FILES["json"])
 
     @routes.get("/lab", responses=_LONG)
     async def lab(request: Request, asked: Annotated[LabQuery, Query()]) -> Response:
@@ -133,13 +129,26 @@ def api_routes(settings: Settings, jobs: Jobs) -> APIRouter:
         fields = asked.model_dump()
         key = tuple(fields.values())
         if key not in labs:
-            found = await elsewhere(request, lab_json, fields, settings.plan_timeout_s)
+            found = await elsewhere(request, work.lab_json, fields, settings.plan_timeout_s)
             if len(labs) >= _LABS_KEPT:
                 labs.pop(next(iter(labs)))
             labs[key] = found
-        return Response(labs[key], media_type="application/json")
+        return Response(labs[key], media_type=_FILES["json"])
 
     return routes
+
+
+class _Planner:
+    """The planner in this process, loaded beside the answers when a queue first asks for it."""
+
+    def __init__(self) -> None:
+        self._loading: asyncio.Future[None] | None = None
+
+    def is_here(self) -> bool:
+        """Whether it is loaded; if not, it will be soon."""
+        if self._loading is None:
+            self._loading = asyncio.get_running_loop().run_in_executor(None, work.load_planner)
+        return self._loading.done()
 
 
 async def _while_waited_for(request: Request, work: Coroutine[Any, Any, Any]) -> Any:

@@ -136,6 +136,7 @@ class PlanBody(_Body):
     prefix: PrefixBody | None = None
     prefix_cache: bool = True
     memory_fraction: Annotated[float, Field(gt=0, le=1)] = 0.92
+    disaggregate: bool = False
     date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")] | None = None
 
 

@@ -7,12 +7,14 @@ is no fork, each process is started and loads by itself.
 """
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import select
 import signal
 import socket
 import threading
+import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -35,9 +37,14 @@ class Nursery:
         """
         ours, theirs = socket.socketpair()
         if os.fork() == 0:
-            for one in (ours, *without):
-                one.close()
-            _tend(theirs, self._task)
+            try:
+                for one in (ours, *without):
+                    one.close()
+                _tend(theirs, self._task)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)  # whatever it was, this is no second service
         theirs.close()
         self._control = ours
 
@@ -86,6 +93,8 @@ def _tend(control: socket.socket, task: Task) -> None:
     """Fork a process for each connection that comes through `control`; end with it."""
     from capmodel.service import warm_jobs  # noqa: F401  what its children find loaded
 
+    gc.freeze()
+    gc.enable()  # where the service put it off while it loaded
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the service's business
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries the dead
