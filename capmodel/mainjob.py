@@ -22,12 +22,15 @@ from capmodel.kvcache import kv_bytes, kv_bytes_per_token
 from capmodel.memory import max_concurrency
 from capmodel.prediction import predict
 from capmodel.quality import screen_runs
+from capmodel.roofline import NAMES
 from capmodel.shapes import ModelShape, load_shape
 from capmodel.weights import weight_bytes
 
 Progress = Callable[[str, int, int], None]
 
 CONTEXTS = (2048, 4096, 8192, 16384, 32768, 65536, 131072)
+# Of a GPU's memory, what the engine may use.
+MEMORY_FRACTION = 0.92
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 NOT_MODELLED = (
     "how a request's latency builds up under arriving load: see capmodel plan",
@@ -122,6 +125,7 @@ class MainJob:
                         tp=chosen.tp,
                         weight_dtype=chosen.weight_dtype,
                         kv_dtype=chosen.kv_dtype,
+                        memory_fraction=MEMORY_FRACTION,
                     )
                 ),
             }
@@ -136,6 +140,7 @@ class MainJob:
             "command": self.command,
             "synthetic": bool(self.used["source"].str.contains("synthetic", case=False).any()),
             "inputs": list(self.inputs),
+            "sources": sorted(map(str, self.used["source"].dropna().unique())),
             "rows": {key: metrics["rows"][key] for key in ("read", "used", "set_aside")},
             "used_by": metrics["rows"]["used_by"],
             "noise_floor_mape": self.card.noise_floor_mape,
@@ -146,6 +151,7 @@ class MainJob:
             "memory": {
                 "mode": "nameplate",
                 "capacity_bytes": gpu.memory_bytes,
+                "memory_fraction": MEMORY_FRACTION,
                 "weight_bytes": float(weight_bytes(shape, chosen.weight_dtype, chosen.tp)),
                 "kv_bytes_per_token": float(
                     kv_bytes_per_token(shape, chosen.kv_dtype, chosen.tp)
@@ -199,6 +205,9 @@ class MainJob:
                 "engine": key[0] if key else "all", "gpu": key[1] if len(key) > 1 else "all",
                 "rows": own.n_rows, "mape": own.mape, "at_bound": list(own.at_bound),
                 **{name: own[name] for name in names},
+                "standard_errors": {
+                    name: _json(own.standard_errors[NAMES.index(name)]) for name in names
+                },
             })  # fmt: skip
         return found
 

@@ -52,6 +52,16 @@ def test_the_four_files_and_nothing_else(job) -> None:
     assert "below_floor" in printed
 
 
+def test_the_plan_says_where_the_rows_are_from_and_what_it_took_of_the_memory(job) -> None:
+    import pypdf
+
+    pages = pypdf.PdfReader(job[0] / "capacity_plan.pdf").pages
+    text = " ".join(" ".join(page.extract_text() for page in pages).split())
+    assert "Where they are from. synthetic" in text
+    assert "Share the engine may use 92.0 %" in text
+    assert " ± " in text
+
+
 def test_metrics_as_interfaces_define_them(job, small) -> None:
     metrics = json.loads((job[0] / "metrics.json").read_text())
     assert metrics["schema_version"] == 1

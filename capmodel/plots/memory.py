@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from capmodel.plots.style import MUTED, label_ends, level_line, series
 from capmodel.units import format_bytes, format_count
@@ -66,6 +66,9 @@ def draw_frontier(
             )
     _token_axis(axes, context_len)
     axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    if high < 50 * low:  # powers of ten alone would leave one tick or none
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.set_ylabel("Requests at once")

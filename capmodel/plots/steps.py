@@ -204,10 +204,11 @@ def _finish(axes: Axes, ends: Sequence[tuple[StepCurve, np.ndarray, int]], quant
     axes.yaxis.set_major_formatter(FuncFormatter(plain_number))
     axes.set_xlabel("Batch [sequences]")
     axes.set_ylabel(quantity)
+    # All names right of the longest line: one beside a shorter line would cover the others.
     label_ends(
         axes,
         [
-            (float(curve.batch_size[-1]), float(values[-1]), curve.label, series(index)["color"])
+            (float(batches.max()), float(values[-1]), curve.label, series(index)["color"])
             for curve, values, index in ends
             if len(curve.batch_size)
         ],

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from capmodel.quality.glosses import GLOSSES
-from capmodel.report.document import Block, Bullets, Column, Table, Text
-from capmodel.report.fields import level_name
+from capmodel.report.document import Block, Bullets, Column, Pairs, Table, Text
+from capmodel.report.fields import cell, level_name
 from capmodel.report.numbers import NONE, number, percent, whole
 
 # What a split leaves out, as a cell.
@@ -38,6 +38,25 @@ TERMS = {
     "fixed": "fixed work",
     "communication": "communication",
     "prefill": "prefill",
+}
+# What each coefficient is of.
+COEFFICIENTS = {
+    "c_step": "fixed work of a layer",
+    "c_w": "reading the weights",
+    "c_kv": "reading the cache",
+    "c_f": "arithmetic of decoded tokens",
+    "c_expert": "reading an expert, on top of c_w",
+    "c_quantised": "fixed work of a quantised layer",
+    "c_reduce": "starting an all-reduce",
+    "c_link": "all-reduced bytes, own links",
+    "c_round": "rounds of an all-reduce",
+    "c_bus": "all-reduced bytes, shared bus",
+    "c_cross": "all-reduced bytes, bridged buses",
+    "c_hop": "handing on to the next stage",
+    "c_prefill": "arithmetic of prompts inside a step",
+    "c_sequence": "sampling and scheduling a sequence",
+    "c_attention": "re-reading the cache per query head",
+    "c_request": "starting a request",
 }
 
 
@@ -127,19 +146,25 @@ def grade_blocks(
 
 
 def coefficient_blocks(
-    coefficients: Sequence[Mapping[str, Any]], basis: str | None = None
+    coefficients: Sequence[Mapping[str, Any]], basis: str | None = None, *, named: bool = True
 ) -> list[Block]:
     """The roofline's four coefficients per engine and GPU, and which of them sit at a bound.
 
-    basis: the pair set bold, as "vllm on h100-sxm".
+    basis: the pair set bold, as "vllm on h100-sxm". named: whether to say what those at a bound
+    are of.
     """
     if not coefficients:
         return [Text("No roofline was fitted on these rows.")]
+    known = any(
+        error is not None
+        for row in coefficients
+        for error in (row.get("standard_errors") or {}).values()
+    )
     table = Table(
         "Roofline coefficients. c_step: seconds of fixed work a layer, here in µs; c_w, c_kv and "
         "c_f: how many times longer than the datasheet's bandwidth or peak would allow (1 is the "
-        "datasheet, 2 half of it; below 1 another term carries part of the work). ±: half of the "
-        "90 % interval, where the fit gives one.",
+        "datasheet, 2 half of it; below 1 another term carries part of the work)."
+        + (" ±: half of the 90 % interval, where the fit gives one." if known else ""),
         (
             Column("Engine"),
             Column("GPU"),
@@ -166,7 +191,7 @@ def coefficient_blocks(
     bound = sum(bool(row.get("at_bound")) for row in coefficients)
     if not bound:
         return [table]
-    return [
+    blocks: list[Block] = [
         table,
         Text(
             f"{bound} of {len(coefficients)} fits hold a coefficient at its bound: zero fits best "
@@ -175,6 +200,11 @@ def coefficient_blocks(
             small=True,
         ),
     ]
+    at_bound = {name for row in coefficients for name in row.get("at_bound") or ()}
+    gloss = tuple((name, words) for name, words in COEFFICIENTS.items() if name in at_bound)
+    if named and gloss:
+        blocks += [Text("", lead="What those at a bound are of."), Pairs(gloss)]
+    return blocks
 
 
 def term_blocks(terms: Sequence[Mapping[str, Any]], basis: str) -> list[Block]:
@@ -184,6 +214,7 @@ def term_blocks(terms: Sequence[Mapping[str, Any]], basis: str) -> list[Block]:
             f"All coefficients of the fit this plan takes, {basis}. ±: half of the 90 % interval.",
             (
                 Column("Coefficient"),
+                Column("Of"),
                 Column("Value", True),
                 Column("±", True),
                 Column("Unit"),
@@ -197,14 +228,29 @@ def term_blocks(terms: Sequence[Mapping[str, Any]], basis: str) -> list[Block]:
 def _term_row(row: Mapping[str, Any]) -> tuple[str, ...]:
     scale = 1e6 if row["unit"].startswith("s/") else 1.0
     error = row["standard_error"]
-    told = "zero fits best" if row["at_bound"] else "told apart"
     return (
         row["name"],
+        COEFFICIENTS.get(row["name"], NONE),
         number(scale * row["value"]),
         NONE if error is None else _reach(scale * row["value"], 1.645 * scale * error),
         ("µ" if scale > 1 else "") + row["unit"],
-        told if row["identified"] else "nothing: the prior stands",
+        _told(row),
     )
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    """What the rows tell of a coefficient; the ledger of assumptions says the same of prompts."""
+    if not row["identified"]:
+        return "nothing: the prior stands"
+    if row["name"] == "c_prefill" and row["value"] < 1:
+        # The planner takes no prompt to be faster than the datasheet's peak.
+        return "beats the peak: plans guess instead"
+    if row["at_bound"]:
+        return "zero fits best"
+    error = row["standard_error"]
+    if error is not None and 1.645 * error >= row["value"]:
+        return "little: zero is in the interval"
+    return "told apart"
 
 
 def _coefficient(row: Mapping[str, Any], name: str) -> str:
@@ -232,8 +278,8 @@ def _grade_row(row: Mapping[str, Any], covered: bool) -> tuple[str, ...]:
         percent(row["median_ape"]),
         percent(row["p90_ape"]),
         percent(row["bias"]),
-        number(row["r2"]),
-        number(row["r2_log"]),
+        cell("r2", row["r2"]),
+        cell("r2_log", row["r2_log"]),
         *([percent(row["coverage_90"])] if covered else []),
         whole(row["n"]),
     )

@@ -56,7 +56,8 @@ def decision_blocks(summary: Row) -> list[Block]:
     blocks += [_verdict(summary), _facts(summary)]
     chosen = summary["deployment"]["chosen_because"]
     if chosen:
-        blocks.append(Text(chosen, lead="Why this deployment."))
+        said = chosen[:1].upper() + chosen[1:].rstrip(".")
+        blocks.append(Text(f"{said}.", lead="Why this deployment."))
     if summary["sweep"]:
         blocks.append(_short_table(_few(summary["sweep"])))
     blocks.append(Text(_how_sure(summary), lead="How sure."))
@@ -184,10 +185,9 @@ def _how_sure(summary: Row) -> str:
         if (row["engine"], row["gpu"]) == (deployment["engine"], deployment["gpu"])
     )
     sentences = [
-        f"{whole(rows)} of the rows used were measured with {deployment['engine']} on "
-        f"{deployment['gpu']}."
+        f"{whole(rows)} of the rows used are of {deployment['engine']} on {deployment['gpu']}."
         if rows
-        else f"No row was measured with {deployment['engine']} on {deployment['gpu']}: the figures "
+        else f"No row is of {deployment['engine']} on {deployment['gpu']}: the figures "
         "carry over from other engines and GPUs."
     ]
     for split, meaning in SPLITS.items():

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from capmodel.report.numbers import NONE, milliseconds, number, percent, whole
+from capmodel.report.numbers import NONE, milliseconds, number, percent, score, whole
 from capmodel.units import format_dollars, format_gib, format_seconds
 
 # Keys whose label the words of the key do not make plain.
@@ -74,10 +74,12 @@ LIMITS = {
     "max_num_seqs": "the engine's limit on sequences",
     "max_num_batched_tokens": "the engine's limit on tokens a step",
     "throughput": "throughput: more batch brings no more tokens",
+    "prompts": "the replicas that only take prompts",
 }
 # Why a candidate is set aside, as the planner names it.
 STAGES = {
     "memory": "the model or its longest request does not fit",
+    "tp": "the heads of the model do not divide by tp",
     "slo": "a promise is missed with hardly any load",
     "price": "no price is known",
     "step time": "no step time is known",
@@ -93,6 +95,7 @@ CAPS = {
     "max_num_seqs": "which is the engine's limit on sequences",
     "max_num_batched_tokens": "which is the engine's limit on tokens a step",
     "throughput": "as more bring no more tokens",
+    "prompts": "which is what the replicas for prompts take",
 }
 RULERS = {"weights": "weights and fixed work", "cache": "reading the cache", "prompts": "prompts"}
 
@@ -131,6 +134,8 @@ def cell(key: str, value: Any) -> str:
         return percent(value)
     if key.startswith(_TIMES):
         return milliseconds(value)
+    if key in ("r2", "r2_log"):
+        return score(value)
     if key == "c_step":
         return number(1e6 * value)
     return number(value)
@@ -183,12 +188,24 @@ def one_fails_words(plan: Mapping[str, Any]) -> str:
     if left is None:
         return "the rest cannot keep up"
     if any(plan["slo"].get(f"{name}_s") is not None for name in ("ttft", "tpot", "e2e")):
-        kept = spare["keeps_promises"]
-        return "the rest keep the promises" if kept else "the rest keep up, but miss a promise"
+        if spare["keeps_promises"]:
+            return "the rest keep the promises"
+        return f"the rest keep up, but miss {_missed(plan['slo'], left)}"
     return (
         f"the rest keep up: TTFT p95 {format_seconds(left['ttft_p95_s'])}, TPOT p95 "
         f"{format_seconds(left['tpot_p95_s'])}"
     )
+
+
+def _missed(slo: Mapping[str, Any], state: Mapping[str, Any]) -> str:
+    """The promises that a steady state does not keep, as far as its p95 tells."""
+    limits = {name: slo.get(f"{name}_s") for name in ("ttft", "tpot", "e2e")}
+    names = [
+        name.upper()
+        for name, limit in limits.items()
+        if limit is not None and (state.get(f"{name}_p95_s") or 0.0) > limit
+    ]
+    return f"the promised {' and '.join(names)}" if names else "a promise"
 
 
 def shortened(text: str, at_most: int = 34) -> str:

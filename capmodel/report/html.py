@@ -9,9 +9,9 @@ from typing import Any
 from capmodel.report.document import Document
 
 _STYLE = """
-:root { color-scheme: light; }
+:root { color-scheme: light; --edge: 1.25rem; }
 body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;
-       max-width: 60rem; margin: 0 auto; padding: 2rem 1.25rem; overflow-wrap: anywhere; }
+       max-width: 60rem; margin: 0 auto; padding: 2rem var(--edge); overflow-wrap: anywhere; }
 h1 { line-height: 1.2; margin: 0 0 .3rem; }
 h2 { color: #0072b2; margin: 2.4rem 0 .6rem; }
 .muted, .small, figcaption, caption, footer { color: #5a5a5a; font-size: .875rem; }
@@ -31,16 +31,19 @@ dl.pairs dt { color: #5a5a5a; } dl.pairs dd { margin: 0; overflow-wrap: break-wo
 .scroll { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; min-width: min(100%, 26rem); font-size: .875rem;
         font-variant-numeric: tabular-nums; }
-caption { text-align: left; padding-bottom: .4rem; }
+caption { text-align: left; padding-bottom: .4rem; max-width: calc(100vw - 2 * var(--edge)); }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #d8d8d8;
          vertical-align: top; overflow-wrap: normal; }
 th { border-bottom: 2px solid #5a5a5a; vertical-align: bottom; }
-.number { text-align: right; white-space: nowrap; }
+.number { text-align: right; }
+.number, .short { white-space: nowrap; } td.long { min-width: 13rem; }
 tr.strong td { font-weight: 700; } tr.faint td { color: #5a5a5a; }
-figure { margin: 1.2rem 0; } figure svg { width: 100%; height: auto; }
+figure { margin: 1.2rem 0; overflow-x: auto; }
+figure svg { width: 100%; min-width: 34rem; height: auto; }
 pre { background: #f5f5f5; padding: .7rem; white-space: pre-wrap; font-size: .8rem; }
 footer { border-top: 1px solid #d8d8d8; margin-top: 3rem; padding-top: .5rem; }
-@media print { body { max-width: none; } .scroll { overflow: visible; } }
+@media print { body { max-width: none; } .scroll, figure { overflow: visible; }
+  figure svg { min-width: 0; } .short { white-space: normal; } td.long { min-width: 0; } }
 """
 
 Plain = Mapping[str, Any]
@@ -127,9 +130,17 @@ def _table(block: Plain) -> str:
 
 def _cells(columns: Sequence[Plain], row: Sequence[str]) -> str:
     return "".join(
-        f"<td{_right(column)}>{escape(cell)}</td>"
+        f'<td class="{"number" if column["numeric"] else _breadth(cell)}">{escape(cell)}</td>'
         for column, cell in zip(columns, row, strict=True)
     )
+
+
+def _breadth(cell: str) -> str:
+    """Short cells stay on one line, so that a narrow screen scrolls instead of stacking words."""
+    return "short" if len(cell) <= _SHORT else "long"
+
+
+_SHORT = 34
 
 
 def _right(column: Plain) -> str:

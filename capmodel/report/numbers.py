@@ -41,6 +41,13 @@ def percent(fraction: float | None) -> str:
     return f"{100 * fraction:,.1f} %" if abs(fraction) < _HUGE else f"{100 * fraction:.3g} %"
 
 
+def score(value: float | None) -> str:
+    """A share of variance explained (R²), to three places: `score(0.00587)` is `'0.006'`."""
+    if value is None or not math.isfinite(value) or abs(value) >= 10:
+        return number(value)
+    return f"{value:.3f}"
+
+
 def whole(value: float | None) -> str:
     """`whole(1234.0)` is `'1,234'`; a dash for None."""
     if value is None or not math.isfinite(value):

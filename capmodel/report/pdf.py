@@ -1,6 +1,8 @@
 """A `Document` as a tagged PDF (PDF/UA-1), set by Typst offline; equal input, equal bytes."""
 
 import json
+import unicodedata
+import warnings
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -8,7 +10,7 @@ from typing import Any
 
 import matplotlib
 import typst
-from matplotlib.font_manager import get_font
+from matplotlib.font_manager import findSystemFonts, get_font
 
 from capmodel.report.document import Document
 
@@ -18,17 +20,56 @@ _FAMILIES = ("Libertinus Serif", "DejaVu Sans")
 _FONT_FOLDER = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 
 
+class UndrawnCharacters(UserWarning):
+    """Characters that no font of this machine draws: boxes stand for them in the PDF."""
+
+
 def render_pdf(document: Document) -> bytes:
     """The PDF of `document`.
 
     Only fonts that come with Typst and matplotlib are used, so the bytes do not depend on the
     machine; a document with characters those lack (Chinese, Japanese, Korean, ...) may use the
-    machine's fonts too. Raises `ValueError` if Typst cannot set the document.
+    machine's fonts too. What none of them draws is warned of (`UndrawnCharacters`): boxes stand
+    for it, though it can be searched and copied. Raises `ValueError` if Typst cannot set the
+    document.
     """
+    undrawn = undrawn_characters(document)
+    if undrawn:
+        shown = "".join(sorted(undrawn)[:12]) + ("..." if len(undrawn) > 12 else "")
+        warnings.warn(
+            f"No font of this machine draws {shown}: the PDF has boxes for them, though they can "
+            "be searched and copied. Install a font that does, such as Noto Sans CJK for Chinese, "
+            "Japanese and Korean, or take HTML.",
+            UndrawnCharacters,
+            stacklevel=2,
+        )
     pdf = _compile(document, format="pdf", pdf_standards=["ua-1"])
     if not isinstance(pdf, bytes):
         raise ValueError(f"Got {type(pdf).__name__} from Typst, but expected the bytes of a PDF")
     return pdf
+
+
+def undrawn_characters(document: Document) -> set[str]:
+    """The characters of `document` that neither the bundled nor the machine's fonts have."""
+    text = json.dumps(document.to_plain(), ensure_ascii=False, allow_nan=False)
+    left = {c for c in set(text) - _bundled_characters() if unicodedata.category(c) not in _UNSEEN}
+    for path in findSystemFonts() if left else ():
+        left -= _characters(path)
+        if not left:
+            break
+    return left
+
+
+_UNSEEN = {"Cc", "Cf", "Zs"}
+
+
+@lru_cache(maxsize=1024)
+def _characters(path: str) -> frozenset[str]:
+    """What a font file has; of a collection, its first face; nothing where it cannot be read."""
+    try:
+        return frozenset(map(chr, get_font(path).get_charmap()))
+    except (OSError, RuntimeError):
+        return frozenset()
 
 
 def render_pages(document: Document, ppi: float = 72) -> list[bytes]:
@@ -59,8 +100,7 @@ def _fonts(with_system: bool) -> Any:
 
 @lru_cache(maxsize=1)
 def _bundled_characters() -> frozenset[str]:
-    charmap = get_font(str(_FONT_FOLDER / "DejaVuSans.ttf")).get_charmap()
-    return frozenset(chr(code) for code in charmap) | {"\ufffd"}
+    return _characters(str(_FONT_FOLDER / "DejaVuSans.ttf")) | {"\ufffd"}
 
 
 def _system_families(fonts: Any) -> list[str]:

@@ -40,7 +40,7 @@ def plan_document(plan: Row) -> Document:
     """
     check_plan(plan)
     best = plan["recommendation"]
-    calibration = (best or {}).get("calibration_id") or "none"
+    calibration = (best or {}).get("calibration_id") or ("none" if best else "")
     sections = [Section("", tuple(decision_blocks(plan)))]
     sections.append(Section("Workload", tuple(workload_blocks(plan)), new_page=True))
     sections.append(Section("Assumptions", tuple(ledger_blocks(plan))))
@@ -65,7 +65,8 @@ def plan_document(plan: Row) -> Document:
         title=plan.get("title") or f"Capacity plan: {plan['model']['name']}",
         subtitle=_subtitle(plan),
         date=plan.get("date"),
-        footer=f"capmodel {plan['package_version']} · calibration {calibration}",
+        footer=f"capmodel {plan['package_version']}"
+        + (f" · calibration {calibration}" if calibration else ""),
         sections=tuple(sections),
     )
 
@@ -121,7 +122,7 @@ def _calibration(plan: Row) -> list[Section]:
         blocks += _known(residual_picture(card["residuals"], card.get("noise_floor_mape")))
     if card.get("coefficients"):
         basis = card.get("basis")
-        blocks += coefficient_blocks(card["coefficients"], basis)
+        blocks += coefficient_blocks(card["coefficients"], basis, named=not card.get("terms"))
         if card.get("terms"):
             blocks += term_blocks(card["terms"], basis or "")
         blocks += _known(interval_picture(card["coefficients"]))

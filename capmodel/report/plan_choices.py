@@ -35,8 +35,17 @@ def money_blocks(plan: Row) -> list[Block]:
             tuple(rows),
         ),
         Text("", lead="At the mean load."),
-        Pairs(pairs(costs)),
+        Pairs(pairs(costs, "capacity_per_s")),
     ]
+    if costs.get("capacity_per_s") is not None:
+        promised = any(plan["slo"].get(f"{name}_s") is not None for name in ("ttft", "tpot", "e2e"))
+        blocks.append(
+            Text(
+                f"{number(costs['capacity_per_s'])} requests a second"
+                + (" within the promises." if promised else ", whatever their latency."),
+                lead="The most this fleet carries.",
+            )
+        )
     if plan["break_even"]:
         blocks.append(
             Table(
@@ -106,6 +115,10 @@ _OPERATION = {
 def sensitivity_blocks(plan: Row) -> list[Block]:
     """What moves the cost, and what-ifs."""
     rows = plan["sensitivities"]
+    # An input at one of whose ends no fleet keeps the promises has no bar.
+    without = tuple(
+        f"{row['name']}: {row['reason']}" for row in plan.get("sensitivities_left_out") or ()
+    )
     blocks: list[Block] = []
     if rows:
         blocks += [
@@ -136,6 +149,11 @@ def sensitivity_blocks(plan: Row) -> list[Block]:
                     for row in rows
                 ),
             ),
+        ]
+    if without:
+        blocks += [
+            Text("", lead="Not in the figure, as no fleet will do at one end."),
+            Bullets(without),
         ]
     if plan["what_ifs"]:
         blocks.append(_what_ifs(plan["what_ifs"], bool(plan["simulation"])))
@@ -323,9 +341,12 @@ def _gpus_of(rows: Sequence[Row], stage: str, at_most: int = 12) -> str:
 
 def rejected_blocks(plan: Row) -> list[Block]:
     """Every candidate set aside, with its reason."""
-    rows = plan["rejected"]
+    rows, closest = plan["rejected"], plan["closest"]
     if not rows:
         return [Text("No candidate was set aside.")]
+    first = [row for row in rows if closest and row == closest][:1]
+    if first:
+        rows = first + [row for row in rows if row != closest]
     counts = Counter(row["stage"] for row in rows)
     said = tuple(
         f"{whole(count)}: {STAGES.get(stage, stage)} ({_gpus_of(rows, stage)})"
@@ -336,7 +357,7 @@ def rejected_blocks(plan: Row) -> list[Block]:
         Bullets(said),
         Table(
             "Candidates set aside and why. Latencies in ms with hardly any load, where those are "
-            "what stops them.",
+            "what stops them." + (" Bold: the closest." if first else ""),
             (
                 *_FLEET,
                 Column("For"),
@@ -355,6 +376,7 @@ def rejected_blocks(plan: Row) -> list[Block]:
                 )
                 for row in rows[:MOST_ROWS]
             ),
+            strong=(0,) if first else (),
         ),
     ]
     if len(rows) > MOST_ROWS:

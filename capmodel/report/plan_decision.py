@@ -54,10 +54,11 @@ def _feasible(plan: Row) -> list[Block]:
     replicas = f"{whole(best['replicas'])} {several} {gpus}"
     kept = "within the promises" if _promises(plan["slo"]) else "(no latency was promised)"
     doubt = doubt_words(plan)
+    serve = "They serve" if best["n_gpus"] > 1 else "It serves"
     blocks: list[Block] = [
         Verdict(
             f"{best['n_gpus']} × {best['gpu']} for {format_dollars(cost['estimate'])} an hour",
-            f"They serve {plan['model']['name']} {kept}: {replicas}, weights in "
+            f"{serve} {plan['model']['name']} {kept}: {replicas}, weights in "
             f"{best['weight_dtype']}, KV cache in {best['kv_dtype']}. {_load(plan['workload'])}"
             + (f" {doubt}" if doubt else ""),
             "caution" if doubt else "yes",
@@ -80,8 +81,7 @@ def _feasible(plan: Row) -> list[Block]:
                 Fact(
                     "Load against capacity",
                     format_percent(best["estimate"]["utilisation"], 0),
-                    f"at the busiest; {format_percent(best['mean_load']['utilisation'], 0)} on "
-                    "average",
+                    _mean_load(best),
                 ),
             )
         ),
@@ -147,10 +147,11 @@ def _load(workload: Row) -> str:
     )
     if workload["concurrency"] is not None:
         return f"The load: {whole(workload['concurrency'])} clients at once, {lengths}."
-    return (
-        f"The load: {number(workload['rate'])} requests a second at the busiest "
-        f"({number(workload['mean_rate'])} on average), {lengths}."
-    )
+    busiest, mean = number(workload["rate"]), number(workload["mean_rate"])
+    rate = f"{busiest} requests a second"
+    if mean != busiest:
+        rate += f" at the busiest ({mean} on average)"
+    return f"The load: {rate}, {lengths}."
 
 
 def doubt_words(plan: Row) -> str:
@@ -183,6 +184,13 @@ def never_kept(plan: Row) -> bool:
     lightest = min(steps, key=lambda row: row["batch"])
     # Its step holds the load's prompts too; without them it is at least this long.
     return bool(lightest["step_s"][2] * (1 - lightest["prefill_share"]) > promised)
+
+
+def _mean_load(best: Row) -> str:
+    busiest, mean = (
+        format_percent(best[key]["utilisation"], 0) for key in ("estimate", "mean_load")
+    )
+    return "at any time" if mean == busiest else f"at the busiest; {mean} on average"
 
 
 def _replica_range(plan: Row) -> str:

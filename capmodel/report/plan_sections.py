@@ -39,7 +39,12 @@ def ledger_blocks(plan: Row) -> list[Block]:
     """Every assumption with what kind of knowledge it is and where it comes from."""
     lines = plan.get("assumptions") or []
     if not lines:
-        return [Text("No fleet was chosen, so nothing was assumed beyond the workload.")]
+        return [
+            Text(
+                "No fleet was chosen, so none is listed. What is said of the candidates set aside "
+                "rests on the datasheets and the calibration that a plan takes for each."
+            )
+        ]
     return [
         Table(
             "Assumptions. Given: stated for this plan. Measured: from runs or logs. Datasheet: the "

@@ -16,8 +16,8 @@ from capmodel.report.document import (
     Table,
     Text,
 )
-from capmodel.report.figures import grade_picture, terms_picture
-from capmodel.report.numbers import NONE, bytes_text, milliseconds, number, whole
+from capmodel.report.figures import grade_picture, interval_picture, terms_picture
+from capmodel.report.numbers import NONE, bytes_text, milliseconds, number, percent, whole
 
 Row = Mapping[str, Any]
 
@@ -43,7 +43,7 @@ def run_document(summary: Row) -> Document:
             Section("The sweep over batch", tuple(_sweep(summary))),
             Section("Runs this rests on", tuple(_runs(summary))),
             Section("Grade card", tuple(_grades(summary))),
-            Section("Coefficients", tuple(coefficient_blocks(summary["coefficients"]))),
+            Section("Coefficients", tuple(_coefficients(summary["coefficients"]))),
             Section("What is not modelled", (_not_modelled(summary["not_modelled"]),)),
             Section("How to reproduce this", tuple(_reproduce(summary))),
         ),
@@ -71,7 +71,8 @@ def _memory(summary: Row) -> list[Block]:
     memory = summary["memory"]
     named: dict[str, tuple[str, Callable[[Any], str]]] = {
         "mode": ("Mode", str),
-        "capacity_bytes": ("Capacity used, a GPU", bytes_text),
+        "capacity_bytes": ("Memory of a GPU", bytes_text),
+        "memory_fraction": ("Share the engine may use", percent),
         "weight_bytes": ("Weights, a GPU", bytes_text),
         "kv_bytes_per_token": ("KV cache a token, a GPU", lambda value: f"{whole(value)} bytes"),
     }
@@ -160,11 +161,20 @@ def _sweep(summary: Row) -> list[Block]:
 
 
 def _runs(summary: Row) -> list[Block]:
-    return rows_blocks(
+    blocks = rows_blocks(
         summary["rows"],
         summary["used_by"],
         "Each row stands in runs_set_aside.csv with its reason.",
     )
+    sources = list(summary.get("sources") or ())
+    if sources:
+        more = f" and {whole(len(sources) - _MOST_SOURCES)} more" * (len(sources) > _MOST_SOURCES)
+        named = "; ".join(sources[:_MOST_SOURCES])
+        blocks.insert(1, Text(f"{named}{more}.", lead="Where they are from."))
+    return blocks
+
+
+_MOST_SOURCES = 6
 
 
 def _grades(summary: Row) -> list[Block]:
@@ -172,6 +182,11 @@ def _grades(summary: Row) -> list[Block]:
     blocks = grade_blocks(card, summary["absent_splits"], summary["noise_floor_mape"])
     picture = grade_picture(card, summary["noise_floor_mape"]) if card else None
     return [picture, *blocks] if picture else blocks
+
+
+def _coefficients(rows: Sequence[Row]) -> list[Block]:
+    picture = interval_picture(rows)
+    return [*coefficient_blocks(rows), *([picture] if picture else [])]
 
 
 def _not_modelled(items: Sequence[str]) -> Block:

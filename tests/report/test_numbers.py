@@ -3,7 +3,7 @@
 import pytest
 
 from capmodel.report.document import Column, Table, printable
-from capmodel.report.numbers import bytes_text, milliseconds, number, percent, whole
+from capmodel.report.numbers import bytes_text, milliseconds, number, percent, score, whole
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,11 @@ def test_controls_and_lone_surrogates_become_replacement_marks():
 def test_a_row_of_the_wrong_length_is_refused():
     with pytest.raises(ValueError, match="row of 1 cells, but expected 2"):
         Table("caption", (Column("a"), Column("b")), (("x", "y"), ("x",)))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.00587, "0.006"), (-0.00557, "-0.006"), (0.9971, "0.997"), (-114.2, "-114"), (None, "–")],
+)
+def test_a_score_has_three_places_however_near_zero(value, text):
+    assert score(value) == text

@@ -6,8 +6,9 @@ import plans
 import pytest
 
 from capmodel.plots.choices import Candidate
-from capmodel.report.card import rows_blocks
+from capmodel.report.card import rows_blocks, term_blocks
 from capmodel.report.document import Bullets, Facts, Pairs, Table, Text, Verdict
+from capmodel.report.fields import one_fails_words
 from capmodel.report.plan import plan_document
 from capmodel.report.plan_decision import decision_blocks, doubt_words, never_kept
 from capmodel.report.plan_figures import near_the_front
@@ -116,6 +117,39 @@ def test_rows_set_aside_say_why():
     why = {row[0]: row[2] for row in table.rows}
     assert why["below_floor"] == "faster than its bytes can be read or its FLOP done"
     assert why["odd"] == "–"
+
+
+@pytest.mark.parametrize(
+    ("ttft", "tpot", "said"),
+    [(3.0, 0.01, "miss the promised TTFT"), (3.0, 0.1, "miss the promised TTFT and TPOT"),
+     (1.0, 0.01, "miss a promise")],
+)  # fmt: skip
+def test_which_promises_one_failure_breaks(ttft, tpot, said):
+    made = plans.plan()
+    made["recommendation"]["replicas"] = 3
+    made["recommendation"]["spare"] |= {
+        "keeps_promises": False,
+        "one_fails": {"ttft_p95_s": ttft, "tpot_p95_s": tpot, "e2e_p95_s": 9.0},
+    }
+    assert one_fails_words(made).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({}, "told apart"), ({"at_bound": True, "value": 0.0}, "zero fits best"),
+     ({"standard_error": 1.0}, "zero is in the interval"),
+     ({"identified": False}, "the prior stands"),
+     ({"name": "c_prefill", "value": 0.0, "at_bound": True}, "plans guess instead"),
+     ({"name": "c_prefill", "value": 2.0}, "told apart")],
+)  # fmt: skip
+def test_what_the_rows_tell_of_a_coefficient(change, said):
+    term = {
+        "name": "c_f", "value": 1.5, "standard_error": 0.1, "unit": "1/share of peak",
+        "at_bound": False, "identified": True, **change,
+    }  # fmt: skip
+    (table,) = term_blocks([term], "vllm on h100-sxm")
+    assert isinstance(table, Table)
+    assert table.rows[0][-1].endswith(said)
 
 
 def test_the_figure_of_costs_is_not_pressed_flat():

@@ -10,13 +10,18 @@ import pypdf
 import pytest
 from PIL import Image
 
+from capmodel.report import pdf as pdf_module
 from capmodel.report import write_plan_html, write_plan_pdf
-from capmodel.report.document import Text
+from capmodel.report.document import Bullets, Picture, Table, Text
 from capmodel.report.fields import cell
 from capmodel.report.html import render_html
-from capmodel.report.pdf import render_pages, render_pdf
+from capmodel.report.pdf import UndrawnCharacters, render_pages, render_pdf
 from capmodel.report.plan import plan_document
-from capmodel.report.plan_choices import alternatives_blocks
+from capmodel.report.plan_choices import (
+    alternatives_blocks,
+    rejected_blocks,
+    sensitivity_blocks,
+)
 from capmodel.units import format_seconds
 
 AWKWARD = (plans.long_names, plans.forty, plans.single, plans.infeasible, plans.non_latin)
@@ -81,6 +86,66 @@ def test_margins_stay_white(make):
 def test_the_page_that_decides_is_one_page(make):
     assert "Workload" not in _pages(make)[0]
     assert _pages(make)[1].startswith("Workload")
+
+
+def _texts_of(made):
+    pdf = render_pdf(plan_document(made))
+    return [page.extract_text() for page in pypdf.PdfReader(io.BytesIO(pdf)).pages]
+
+
+def test_a_first_page_that_runs_over_leaves_no_page_almost_empty():
+    made = plans.complete()
+    made["warnings"] = [f"warning {i} of some length that says what to mind" for i in range(14)]
+    pages = _texts_of(made)
+    assert "Cost against" not in pages[0]
+    assert pages[1].index("Cost against") < pages[1].index("Workload")
+    for number, page in enumerate(pages, start=1):
+        assert f"page {number} of {len(pages)}" in page
+
+
+@pytest.mark.parametrize("make", ALL, ids=lambda make: make.__name__)
+def test_a_figure_and_its_caption_share_a_page(make):
+    blocks = [block for section in _document(make).sections for block in section.blocks]
+    starts = tuple(block.caption[:30] for block in blocks if isinstance(block, Picture))
+    assert not [page[:60] for page in _pages(make) if starts and page.startswith(starts)]
+
+
+def test_a_command_breaks_between_its_words():
+    made = plans.complete()
+    # Whatever the width of the line, one of these would end it in the middle of an option.
+    made["command"] = "capmodel plan " + " ".join(f"--option-{'x' * n}-95 {n}" for n in range(30))
+    text = " ".join(_texts_of(made))
+    assert all(word in text.split() for word in made["command"].split())
+
+
+def test_what_no_font_draws_is_told(monkeypatch, recwarn):
+    monkeypatch.setattr(pdf_module, "findSystemFonts", list)
+    made = plans.infeasible()
+    made["title"] = "План ёмкости · خطة السعة"
+    render_pdf(plan_document(made))
+    assert not [w for w in recwarn if w.category is UndrawnCharacters]
+    made["title"] = "容量"
+    with pytest.warns(UndrawnCharacters, match="容量"):
+        render_pdf(plan_document(made))
+
+
+def test_an_input_without_a_bar_says_why():
+    made = plans.plan()
+    made["sensitivities_left_out"] = [
+        {"name": "step time", "reason": "no fleet at x 1.24: TPOT p95 60 ms"}
+    ]
+    blocks = sensitivity_blocks(made)
+    said = [block.items for block in blocks if isinstance(block, Bullets)]
+    assert said == [("step time: no fleet at x 1.24: TPOT p95 60 ms",)]
+    assert not [b for b in sensitivity_blocks(plans.plan()) if isinstance(b, Bullets)]
+
+
+def test_of_those_set_aside_the_closest_stands_first():
+    made = plans.infeasible()
+    made["rejected"] = [*made["rejected"][1:] * 30, made["closest"]]
+    table = next(block for block in rejected_blocks(made) if isinstance(block, Table))
+    assert table.rows[0][4] == made["closest"]["reason"]
+    assert table.strong == (0,)
 
 
 def test_the_first_page_answers():

@@ -108,6 +108,17 @@ def test_a_given_date_is_printed():
     assert "2026-03-01" in text
 
 
+def test_where_the_rows_are_from_and_what_share_of_the_memory_is_used():
+    made = summary()
+    made["sources"] = ["composed from kernels", *(f"bench {i}" for i in range(7))]
+    made["memory"] = {**made["memory"], "memory_fraction": 0.9}
+    text = " ".join(_text(render_pdf(run_document(made))).split())
+    assert "composed from kernels; bench 0;" in text
+    assert "and 2 more." in text
+    assert "Share the engine may use 90.0 %" in text
+    assert "What those at a bound are of. c_f arithmetic of decoded tokens" in text
+
+
 def test_infeasible_says_so_in_the_first_words():
     text = _text(_pdf(infeasible))
     assert "does not fit on 1 × h100-80gb" in text.split("Memory")[0]
