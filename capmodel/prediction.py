@@ -192,7 +192,7 @@ def _predict(
     found: dict[str, Array] = {}
     steps: list[StepTime] = []
     doubts: dict[str, None] = {}
-    for degree in np.unique(degrees):
+    for degree in sorted(set(degrees.ravel().tolist())):
         here = degrees == degree
         step = _step_time(
             model, gpu, int(degree), weight_dtype, kv_dtype, engine, method, calibration
@@ -299,7 +299,11 @@ def _evaluate(
     step: StepTime, traffic: StepTraffic, card: Gpu, peak: float, batch: Array, context: Array,
 ) -> dict[str, Array]:  # fmt: skip
     """Columns of a prediction for steps of one tp degree, each (n,). peak: [FLOP/s]."""
-    seconds = np.asarray(step.seconds(batch, batch * context))
+    if batch.size == 1:  # in plain arithmetic, a fifth of the time
+        one = step.seconds(batch.item(), batch.item() * context.item())
+        seconds = np.full(batch.shape, one)
+    else:
+        seconds = np.asarray(step.seconds(batch, batch * context))
     terms = step.terms(batch, context)
     whole = sum(terms.values())
     bytes_read, flop, stored = traffic.of_batch(batch, context)

@@ -7,6 +7,8 @@ from typing import Any
 
 from starlette.responses import Response
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
 
 def plain(value: Any) -> Any:
     """`value` as dicts, lists, texts, numbers, flags and None; NaN and infinity become None."""
@@ -29,9 +31,11 @@ def plain(value: Any) -> Any:
 
 def json_bytes(value: Any) -> bytes:
     """`value` as compact UTF-8 JSON."""
-    return json.dumps(
-        plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")
-    ).encode("utf-8", "replace")
+    try:
+        text = _ENCODER.encode(value)
+    except (TypeError, ValueError):  # it is not plain yet
+        text = _ENCODER.encode(plain(value))
+    return text.encode("utf-8", "replace")
 
 
 def json_response(value: Any) -> Response:
