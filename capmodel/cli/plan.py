@@ -117,6 +117,12 @@ def _out_path(_context: click.Context, _option: click.Parameter, path: Path | No
     show_default=True,
     help="Play the requests through the cheapest fleets, or trust the estimates.",
 )
+@click.option(
+    "--disaggregate/--no-disaggregate",
+    default=False,
+    show_default=True,
+    help="Look also at fleets with some replicas for prompts alone.",
+)
 @click.option("--date", metavar="YYYY-MM-DD", help="The day the plan carries; none: today.")
 @options.seed
 @click.option(
@@ -198,6 +204,7 @@ def _plan(flags: dict[str, Any], progress: Any) -> Any:
         prefix=prefix,
         prefix_cache=flags["prefix_cache"],
         memory_fraction=flags["memory_fraction"],
+        disaggregate=flags["disaggregate"],
         download=flags["download"],
         date=flags["date"],
         progress=progress,

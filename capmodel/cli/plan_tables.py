@@ -40,11 +40,24 @@ def _recommendation(console: Console, plan: Row) -> None:
         "Fleet",
         f"{best['replicas']} x tp {best['tp']} = {best['n_gpus']} {escape(best['gpu'])}",
     )
+    if best["prefill_replicas"] is not None:
+        lines.add_row(
+            "  replicas for prompts, for decoding",
+            f"{best['prefill_replicas']} and {best['decode_replicas']}",
+        )
     low, high = best["replicas_low"], best["replicas_high"]
     span = f"{low} to {high}" if low != high else f"{low} at either end"
     lines.add_row("  replicas, step time low to high", span)
     lines.add_row("Weights, cache", f"{best['weight_dtype']}, {best['kv_dtype']}")
     lines.add_row("Step times from", escape(best["step_basis"] or "the calibration given"))
+    sure = plan["measured_instead"]
+    if sure is not None:
+        lines.add_row(
+            f"  covered {sure['covered']} by measured runs",
+            f"{_replicas(sure)} x tp {sure['tp']} = {sure['n_gpus']} {escape(sure['gpu'])}, "
+            f"{sure['weight_dtype']}, {sure['kv_dtype']} cache, "
+            f"{format_dollars(sure['dollars_per_hour'])}/h",
+        )
     busiest, mean = best["estimate"]["utilisation"], best["mean_load"]["utilisation"]
     lines.add_row(
         "Load against capacity",
@@ -178,11 +191,11 @@ def _front(console: Console, plan: Row) -> None:
         console, "Cost against latency (estimates; * the recommendation)",
         "Fleet", "Weights, cache", "$/h", "E2E mean", "TTFT p95", "TPOT p95",
     )  # fmt: skip
-    same = ("gpu", "tp", "weight_dtype", "kv_dtype", "replicas")
+    same = ("gpu", "tp", "weight_dtype", "kv_dtype", "replicas", "prefill_replicas")
     for point in plan["pareto"][:_FEW]:
         mark = " *" if all(point[key] == best[key] for key in same) else ""
         table.add_row(
-            escape(f"{point['replicas']} x tp {point['tp']} {point['gpu']}{mark}"),
+            escape(f"{_replicas(point)} x tp {point['tp']} {point['gpu']}{mark}"),
             f"{point['weight_dtype']}, {point['kv_dtype']}",
             format_dollars(point["dollars_per_hour"]),
             format_seconds(point["e2e_mean_s"]),
@@ -190,6 +203,13 @@ def _front(console: Console, plan: Row) -> None:
             format_seconds(point["tpot_p95_s"]),
         )
     console.print(table)
+
+
+def _replicas(row: Row) -> str:
+    """`'3'`, and `'1+2'` for one that only takes prompts and two that only decode."""
+    if row["prefill_replicas"] is None:
+        return str(row["replicas"])
+    return f"{row['prefill_replicas']}+{row['decode_replicas']}"
 
 
 def _rejected(console: Console, plan: Row) -> None:

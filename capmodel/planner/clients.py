@@ -42,7 +42,7 @@ def client_cap(option: Option, demand: Demand) -> ClientCap:
     replica, mix = option.replica, demand.mix
     fits = {name: pool_batch(replica, mix, z) for name, z in _Z.items()}
     safe = pool_batch(replica, mix)
-    by_promise = option.capacity.batch
+    by_promise = option.capacity.batch * option.replicas / option.decoders
     # The promises bound the average batch; the cap bounds its peaks.
     by_promise += 1.6448536 * float(np.sqrt(demand.peakedness * by_promise))
     limits = {
@@ -56,7 +56,7 @@ def client_cap(option: Option, demand: Demand) -> ClientCap:
     counts = sorted({max(1, round(cap * step)) for step in _STEPS} | {max(1, round(fits["p50"]))})
     return ClientCap(
         max_num_seqs=cap,
-        clients=max(1, int(cap * waiting)) * option.replicas,
+        clients=max(1, int(cap * waiting)) * option.decoders,
         fits=fits,
         limited_by=name,
         risks=tuple(Risk(n, overflow_risk(replica, mix, n)) for n in counts),

@@ -23,7 +23,7 @@ from capmodel.steptime import StepTime
 Array = NDArray[np.float64]
 
 _POINTS = 16
-_Z95 = 1.6448536
+Z95 = 1.6448536
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,12 +155,12 @@ def load_curves(
         for one, mix, (share,) in zip(replicas, mixes, per_sequence, strict=True)
     ]
     # Room for the ordinary fluctuation of the number in service.
-    reach = _Z95 * np.sqrt(np.asarray(peakedness, dtype=float))
+    reach = Z95 * np.sqrt(np.asarray(peakedness, dtype=float))
     tops = column(
         max(settle(most, float(own)), 1e-3)
         for (most, _), own in zip(limits, reach, strict=True)
     )  # fmt: skip
-    batch, points = _batches(tops)
+    batch, points = batches(tops)
     step, decode, bare = step_parts(replicas, mixes, batch)
     rate = batch / (held * step)
     counts = np.minimum(np.argmax(rate, axis=1) + 1, points)
@@ -194,7 +194,7 @@ def load_curves(
         tpot_p95_s=tpot_p95,
         ttft_s=ttft,
         ttft_p95_s=ttft_p95,
-        e2e_p95_s=_whole_p95(ttft, ttft_p95, step, tpot_p95, mixes),
+        e2e_p95_s=whole_p95(ttft, ttft_p95, step, tpot_p95, mixes),
         prefill_share=(step - decode) / step,
         cache_share=(decode - bare) / step,
         front_s=fixed,
@@ -206,7 +206,7 @@ def load_curves(
     )
 
 
-def _batches(tops: Array) -> tuple[Array, NDArray[np.intp]]:
+def batches(tops: Array) -> tuple[Array, NDArray[np.intp]]:
     """Batches up to each top (n, 1), evenly in the logarithm from 1, and how many differ, (n,)."""
     logs = np.log(np.maximum(tops, 1.0))
     grid = np.arange(_POINTS) * (logs / (_POINTS - 1))
@@ -286,7 +286,7 @@ def _unlucky(
     for rows, work in alike(works):
         tail[rows] = work.tail_at((rate * step)[rows])
     met = (step - decode) * (tail - 1)
-    fuller = gradient(step, batch, counts) * _Z95 * np.sqrt(peakedness * batch / 2)
+    fuller = gradient(step, batch, counts) * Z95 * np.sqrt(peakedness * batch / 2)
     return np.where((counts[:, None] == 1) | (peakedness == 0), met, np.hypot(met, fuller))
 
 
@@ -305,7 +305,7 @@ def _waits(
     return decode / 2 + queue, decode + queue_p95
 
 
-def _whole_p95(
+def whole_p95(
     ttft: Array, ttft_p95: Array, step: Array, tpot_p95: Array, mixes: Sequence[LengthMix]
 ) -> Array:
     """95th percentile from arrival to the last token [s].

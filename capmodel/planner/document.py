@@ -6,9 +6,12 @@ from typing import Any
 
 from capmodel import __version__
 from capmodel.kvcache import growth_bytes_per_token
+from capmodel.planner.apart import Split
 from capmodel.planner.card import calibration_card
+from capmodel.planner.demand import Demand
+from capmodel.planner.doubts import unmeasured
 from capmodel.planner.fleet import Fleet
-from capmodel.planner.ledger import NOT_MODELLED, assumptions
+from capmodel.planner.ledger import assumptions, not_modelled
 from capmodel.planner.result import Plan
 from capmodel.planner.search import FrontPoint, Rejection
 from capmodel.planner.shipped import calibration_for
@@ -58,6 +61,7 @@ def plan_dict(plan: Plan) -> dict[str, Any]:
         "slo": asdict(plan.slo),
         "engine": plan.setting.engine,
         "simulated": bool(plan.tried),
+        "disaggregate": plan.disaggregate,
         "recommendation": None,
         "closest": None if plan.closest is None else _rejection(plan.closest),
     }
@@ -71,7 +75,7 @@ def plan_dict(plan: Plan) -> dict[str, Any]:
         "what_ifs": [asdict(row) for row in plan.what_ifs],
         "sensitivities": [asdict(row) for row in plan.sensitivities],
         "sensitivities_left_out": [asdict(row) for row in plan.left_out],
-        "not_modelled": list(NOT_MODELLED),
+        "not_modelled": list(not_modelled(plan.disaggregate)),
     }
     return {key: _plain(value) for key, value in document.items()}
 
@@ -100,6 +104,7 @@ def _chosen(plan: Plan, option: Option, fleet: Fleet) -> dict[str, Any]:
             "spare": asdict(fleet.spare),
             "mean_load": asdict(fleet.mean),
         },
+        "measured_instead": None if plan.instead is None else _instead(plan.instead, plan.demand),
         "latency": _latency(plan, option),
         "simulation": None
         if not plan.verified
@@ -186,12 +191,21 @@ def _option(option: Option) -> dict[str, Any]:
     return {
         **_candidate(option.replica.candidate),
         "replicas": option.replicas,
+        **_split(option.split),
         "n_gpus": option.n_gpus,
         "dollars_per_hour": option.dollars_per_hour,
         "limited_by": option.capacity.limited_by,
         "capacity_per_replica": option.capacity.rate,
         "estimate": asdict(option.estimate),
         "calibration_id": option.replica.calibration_id,
+    }
+
+
+def _split(split: Split | None) -> dict[str, Any]:
+    """Replicas for prompts alone and for decoding alone; None where all do both."""
+    return {
+        "prefill_replicas": None if split is None else split.prompts,
+        "decode_replicas": None if split is None else split.decode,
     }
 
 
@@ -204,10 +218,28 @@ def _candidate(candidate: Any) -> dict[str, Any]:
     }
 
 
+def _instead(instead: Option | Verified, demand: Demand) -> dict[str, Any]:
+    """A fleet that measured runs cover better; latencies as simulated, where it was [s]."""
+    simulated = isinstance(instead, Verified)
+    option = instead.option if isinstance(instead, Verified) else instead
+    if isinstance(instead, Verified):
+        ttft, tpot = instead.ttft_s, instead.tpot_s
+    else:
+        ttft, tpot = option.estimate.ttft_p95_s, option.estimate.tpot_p95_s
+    return {
+        **_option(option),
+        "covered": "wholly" if unmeasured(option, demand) == 0 else "in part",
+        "simulated": simulated,
+        "ttft_p95_s": ttft,
+        "tpot_p95_s": tpot,
+    }
+
+
 def _tried(run: Verified) -> dict[str, Any]:
     return {
         **_candidate(run.option.replica.candidate),
         "replicas": run.option.replicas,
+        **_split(run.option.split),
         "dollars_per_hour": run.option.dollars_per_hour,
         "ttft_s": run.ttft_s,
         "tpot_s": run.tpot_s,
@@ -230,9 +262,11 @@ def _rejection(rejection: Rejection) -> dict[str, Any]:
 
 
 def _front(point: FrontPoint) -> dict[str, Any]:
+    split = point.option.split
     return {
         **_candidate(point.option.replica.candidate),
         "replicas": point.replicas,
+        **_split(split and split.resized(point.replicas)),
         "dollars_per_hour": point.dollars_per_hour,
         "e2e_mean_s": point.operation.e2e_mean_s,
         "ttft_p95_s": point.operation.ttft_p95_s,

@@ -1,5 +1,7 @@
 """What a reader of the plan should mind."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from capmodel.engines import engine_doubt
@@ -7,6 +9,7 @@ from capmodel.planner.demand import Demand
 from capmodel.planner.sizing import Option
 from capmodel.planner.verify import Verified
 from capmodel.steptime import StepTime
+from capmodel.units import format_dollars
 
 
 def doubts(
@@ -15,11 +18,12 @@ def doubts(
     coverable: bool,
     load: Demand,
     engine: str | None,
+    instead: Option | Verified | None = None,
 ) -> list[str]:
     """What to mind about the chosen fleet, a sentence each.
 
     coverable: whether `replicas_high` keeps the promises at the slow end of the step time.
-    engine: as asked for, if any.
+    engine: as asked for, if any. instead: the cheapest fleet that rows cover better.
     """
     lines = []
     candidate = chosen.replica.candidate
@@ -44,6 +48,9 @@ def doubts(
     step_time = chosen.replica.step_time
     if isinstance(step_time, StepTime):
         lines += _extrapolation(step_time, chosen, load, engine)
+        if instead is not None:
+            other = instead.option if isinstance(instead, Verified) else instead
+            lines.append(_instead(chosen, other, load))
         if engine is None and not step_time.basis.startswith("vllm"):
             lines.append(
                 f"no engine was named: step times are from {step_time.basis}, scheduling as vLLM "
@@ -59,6 +66,38 @@ def doubts(
     return lines
 
 
+def _instead(chosen: Option, instead: Option, load: Demand) -> str:
+    candidate = instead.replica.candidate
+    much = "wholly" if unmeasured(instead, load) == 0 else "better"
+    more = instead.dollars_per_hour / chosen.dollars_per_hour - 1 if chosen.dollars_per_hour else 0
+    return (
+        f"measured runs cover {much}: {instead.n_gpus} x {candidate.gpu.name} as "
+        f"{instead.replicas} of tp {candidate.tp}, {candidate.weight_dtype} weights and "
+        f"{candidate.kv_dtype} cache, {format_dollars(instead.dollars_per_hour)}/h ({more:+.0%})"
+    )
+
+
+def unmeasured(option: Option, load: Demand) -> int:
+    """0 where rows of this engine and GPU cover the fleet, 1 in part, 2 where there are none.
+
+    Step times that are not ours do not say, and count as measured.
+    """
+    step_time = option.replica.step_time
+    if not isinstance(step_time, StepTime):
+        return 0
+    if step_time.coverage is None:
+        return 2
+    return 1 if _extrapolation(step_time, option, load, None) else 0
+
+
+def surer(chosen: Option, options: Iterable[Option], load: Demand) -> list[Option]:
+    """Of `options`, by cost, those that rows cover better than the chosen one: wholly before in
+    part, and of each the cheapest first."""
+    own = unmeasured(chosen, load)
+    known = [(unmeasured(option, load), option) for option in options] if own else []
+    return [option for level in range(own) for grade, option in known if grade == level]
+
+
 def _extrapolation(
     step_time: StepTime, chosen: Option, load: Demand, engine: str | None
 ) -> list[str]:
@@ -67,6 +106,6 @@ def _extrapolation(
         where = f"on {chosen.replica.candidate.gpu.name}"
         where = f"of {engine} {where}" if engine else where
         return [f"extrapolation: no rows {where}, coefficients of {step_time.basis}"]
-    batch, context = np.array([chosen.estimate.batch]), np.array([load.mix.held_mean])
+    batch, context = np.array([chosen.decode_batch]), np.array([load.mix.held_mean])
     beyond = (*step_time.lacks, *step_time.coverage.beyond(batch, context))
     return [f"extrapolation: {reason} ({step_time.basis})" for reason in beyond]

@@ -23,8 +23,9 @@ def infeasible(asked: Plan, found: Search) -> InfeasiblePlan:
         message = f"no candidate keeps the promises; the closest, {closest.candidate.name}: "
     elif found.rejections:
         closest = min(found.rejections, key=_missing)
+        cannot = {"tp": "divide", "memory": "hold"}.get(closest.stage, "serve")
         message = (
-            f"no candidate can hold {asked.shape.name}; the closest, {closest.candidate.name}: "
+            f"no candidate can {cannot} {asked.shape.name}; the closest, {closest.candidate.name}: "
         )
     else:
         raise ValueError("Got no candidate, but expected at least one GPU, tp and dtype")

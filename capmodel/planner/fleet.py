@@ -103,7 +103,9 @@ def _prefix_share(option: Option, demand: Demand) -> float:
 def _spare(option: Option, demand: Demand, slo: Slo) -> Spare:
     per_replica = option.dollars_per_hour / option.replicas
     rest = None
-    if option.replicas > 1:
+    # Of a divided fleet the last of a kind takes all with it.
+    alone = option.split is not None and min(option.split.prompts, option.split.decode) == 1
+    if option.replicas > 1 and not alone:
         rest = fleet_operation(option.curve, demand, option.replicas - 1)
     keeps = rest is not None and not slo.missed(rest.ttft_p95_s, rest.tpot_p95_s, rest.e2e_p95_s)
     return Spare(option.replicas + 1, (option.replicas + 1) * per_replica, rest, keeps)

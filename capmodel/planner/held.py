@@ -30,8 +30,6 @@ def held_to(chosen: Option, run: Verified | None, demand: Demand) -> HeldTo:
     More replicas than estimated: the last one that missed and the first that held leave the need
     between them, taken in the middle. Fewer: the need is at most what held.
     """
-    if run is None:
-        return HeldTo()
     share = chosen.share_of_capacity(demand)
     estimated = max(1, math.ceil(share - 1e-9))
     replicas = 1.0
@@ -39,6 +37,8 @@ def held_to(chosen: Option, run: Verified | None, demand: Demand) -> HeldTo:
         replicas = (chosen.replicas - 0.5) / share
     elif chosen.replicas < estimated:
         replicas = chosen.replicas / share
+    if run is None:
+        return HeldTo(replicas)
     now = chosen.estimate
     return HeldTo(
         replicas,

@@ -29,6 +29,18 @@ NOT_MODELLED = (
 )
 
 
+DIVIDED = (
+    "Divided fleets: replicas for prompts on another GPU or in another tp than those that decode.",
+    "Divided fleets: a cache that is sent while its prompt is still read, and transfers that share "
+    "a link.",
+)
+
+
+def not_modelled(disaggregate: bool) -> tuple[str, ...]:
+    """What no figure of the plan knows of."""
+    return (*NOT_MODELLED, *DIVIDED) if disaggregate else NOT_MODELLED
+
+
 def assumptions(option: Option, demand: Demand, setting: Setting) -> list[Assumption]:
     """The ledger of `option`."""
     replica, price = option.replica, option.price
@@ -90,6 +102,16 @@ def assumptions(option: Option, demand: Demand, setting: Setting) -> list[Assump
             f"TTFT of {setting.engine or 'vllm'} in AIConfigurator's sample of measured runs",
         ),
     ]
+    if option.split is not None:
+        lines.append(
+            Assumption(
+                "cache sent to decode",
+                f"{1e6 * option.split.transfer_s_per_token:.2g} us a prompt token, after the first "
+                "token",
+                "guessed",
+                f"over {option.split.over}, nothing else sent meanwhile",
+            )
+        )
     if demand.mix.hit_share > 0:
         lines.append(
             Assumption(

@@ -13,7 +13,7 @@ from capmodel.gpus import load_gpu
 from capmodel.planner.candidate import Candidate, GpuLike, candidates
 from capmodel.planner.clients import client_cap
 from capmodel.planner.demand import Demand, demand
-from capmodel.planner.doubts import doubts
+from capmodel.planner.doubts import doubts, surer
 from capmodel.planner.failing import infeasible, infeasible_by_simulation, missed_by_simulation
 from capmodel.planner.fleet import fleet_of
 from capmodel.planner.held import held_to
@@ -37,6 +37,8 @@ Progress = Callable[[str, int, int], None]
 
 # Fleets that are simulated at most to find the cheapest.
 _SIMULATED = 16
+# And to find one that measured runs cover.
+_SURER = 2
 
 
 def plan(
@@ -63,6 +65,7 @@ def plan(
     prefix: SharedPrefix | None = None,
     prefix_cache: bool = True,
     memory_fraction: float = MEMORY_FRACTION,
+    disaggregate: bool = False,
     download: bool = False,
     date: str | None = None,
     progress: Progress | None = None,
@@ -77,7 +80,8 @@ def plan(
     calibration: a `Calibration` or its file; None takes the shipped ones. simulate: check the
     cheapest few against continuous batching of the requests. seed: of arrivals and lengths. cv: of
     the gaps between arrivals; prefix: shared prefixes; prefix_cache: whether the engine keeps
-    them. memory_fraction: of the memory, what the engine may use. download: fetch the config of a
+    them. memory_fraction: of the memory, what the engine may use. disaggregate: look at
+    every candidate also with some replicas for prompts alone. download: fetch the config of a
     `model` outside the catalogue. date: the ISO day the plan carries; None: today. progress:
     called with a label, what is done and all there is.
 
@@ -91,6 +95,7 @@ def plan(
         optional("slo_e2e_p95", slo_e2e_p95, PROMISE),
     )
     simulate = flag("simulate", simulate)
+    disaggregate = flag("disaggregate", disaggregate)
     memory_fraction = number("memory_fraction", memory_fraction, FRACTION)
     if progress is not None and not callable(progress):
         raise ValueError(f"Got progress={shown(progress)}, but expected a function, or None")
@@ -110,11 +115,25 @@ def plan(
     setting = Setting(_calibration(calibration), own, memory_fraction, load.longest)
     looked_at = list(candidates(shape, gpu, tp, weight_dtype, kv_dtype))
     inputs = inputs_of(model, gpu, trace, calibration)
-    asked = Plan(shape, load, slo, setting, int(seed), "", date=day(date), inputs=inputs)
+    asked = Plan(
+        shape,
+        load,
+        slo,
+        setting,
+        int(seed),
+        "",
+        date=day(date),
+        inputs=inputs,
+        disaggregate=disaggregate,
+    )
     prices = _by_name(price, looked_at)
+    asked = replace(asked, warnings=_unused(prices, looked_at))
     show = progress or (lambda label, done, total: None)
     show("candidates sized", 0, len(looked_at))
-    found = search(shape, looked_at, load, slo, setting, prices, prices_required=gpu is not None)
+    found = search(
+        shape, looked_at, load, slo, setting, prices,
+        prices_required=gpu is not None, disaggregate=disaggregate,
+    )  # fmt: skip
     if not found.options:
         raise infeasible(asked, found)
     show("candidates sized", len(looked_at), len(looked_at))
@@ -141,10 +160,22 @@ def _by_name(
     return {name if name in own else load_gpu(name).name: each for name, each in price.items()}
 
 
+def _unused(
+    price: float | Mapping[str, float] | None, looked_at: Sequence[Candidate]
+) -> tuple[str, ...]:
+    """A sentence on each price of a GPU that is no candidate."""
+    names = set(price) if isinstance(price, Mapping) else set()
+    own = {candidate.gpu.name for candidate in looked_at}
+    return tuple(
+        f"a price is given for {name}, which is not among the candidates ({', '.join(sorted(own))})"
+        for name in sorted(names - own - {"*"})
+    )
+
+
 def _finished(asked: Plan, found: Search, tried: list[Verified], best: Verified | None) -> Plan:
     load, slo = asked.demand, asked.slo
     chosen = best.option if best is not None else found.options[0]
-    replica = chosen.replica
+    replica, apart = chosen.replica, chosen.split is not None
     verified: tuple[Verified, ...] = ()
     coverable = False
     if best is not None:
@@ -161,6 +192,7 @@ def _finished(asked: Plan, found: Search, tried: list[Verified], best: Verified 
     planned = Planned(asked.shape, chosen, load, slo, asked.setting, held, best is not None)
     other = best_elsewhere(options, replica.candidate.gpu)
     rows, left_out = sensitivities(planned)
+    instead = _instead(options, load, slo, best is not None)
     other_run = next((run for run in tried if run.option is other), None)
     return replace(
         asked,
@@ -173,26 +205,51 @@ def _finished(asked: Plan, found: Search, tried: list[Verified], best: Verified 
         front=pareto(options, load),
         fleet=fleet_of(chosen, load, slo),
         clients=client_cap(chosen, load),
-        steps=tuple(step_rows(replica, load)),
-        crossover=crossover(replica, load),
+        steps=tuple(step_rows(replica, load, apart)),
+        crossover=crossover(replica, load, apart),
         what_ifs=tuple(what_ifs(planned, other, other_run)),
         sensitivities=tuple(rows),
         left_out=tuple(left_out),
-        warnings=tuple(doubts(chosen, verified, coverable, load, asked.setting.engine)),
+        instead=instead,
+        warnings=(
+            *doubts(chosen, verified, coverable, load, asked.setting.engine, instead),
+            *asked.warnings,
+        ),
     )
+
+
+def _instead(
+    options: Sequence[Option], load: Demand, slo: Slo, simulated: bool
+) -> Option | Verified | None:
+    """The cheapest fleet that measured runs cover better than the first of `options`.
+
+    simulated: as it came out of the simulation, of the first few that keep the promises there.
+    """
+    for option in surer(options[0], options[1:], load)[: _SURER if simulated else 1]:
+        if not simulated:
+            return option
+        run = verify(option, load, slo)
+        if run.holds:
+            return run
+    return None
 
 
 def _others(options: Sequence[Option], tried: Sequence[Verified], chosen: Option) -> list[Option]:
     """All but the chosen one; those simulated as the simulation sized them, or left out where it
     missed a promise."""
-    runs = {id(run.option.replica): run for run in tried}
+    runs = {_fleet(run.option): run for run in tried}
     others = []
     for option in options:
-        run = runs.get(id(option.replica))
-        if option.replica is chosen.replica or (run is not None and not run.holds):
+        run = runs.get(_fleet(option))
+        if _fleet(option) == _fleet(chosen) or (run is not None and not run.holds):
             continue
         others.append(option if run is None else run.option)
     return sorted(others, key=lambda one: (one.dollars_per_hour, one.estimate.e2e_mean_s))
+
+
+def _fleet(option: Option) -> tuple[int, bool]:
+    """The same for one candidate in any number of replicas, divided or not."""
+    return id(option.replica), option.split is not None
 
 
 def _simulated(options: Sequence[Option], load: Demand, slo: Slo, show: Progress) -> list[Verified]:

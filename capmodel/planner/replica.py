@@ -7,6 +7,7 @@ from typing import Protocol
 from capmodel.gpus import Gpu
 from capmodel.kvcache import EngineSettings, RequestCost, request_cost
 from capmodel.kvcache.replay import ENGINES
+from capmodel.kvcache.splits import check_tp
 from capmodel.memory import MemoryBudget, StepLimits, default_limits, memory_budget
 from capmodel.planner.candidate import Candidate
 from capmodel.shapes import ModelShape
@@ -118,7 +119,14 @@ class Replica:
 
 
 class DoesNotFit(ValueError):
-    """Why a candidate is set aside before any load: not an error of the user's."""
+    """Why a candidate is set aside before any load: not an error of the user's.
+
+    stage: what it fails at, "tp", "memory" or "step time".
+    """
+
+    def __init__(self, message: str, stage: str = "memory") -> None:
+        super().__init__(message)
+        self.stage = stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +141,10 @@ class Setting:
 
 def replica_of(shape: ModelShape, candidate: Candidate, setting: Setting) -> Replica:
     """The replica of `candidate`. Raises DoesNotFit, with the reason, where there is none."""
+    try:
+        check_tp(shape, candidate.tp)
+    except ValueError as error:
+        raise DoesNotFit(str(error), "tp") from error
     budget = _budget(shape, candidate, setting.memory_fraction)
     if budget.shortfall_bytes > 0:
         raise DoesNotFit(
@@ -221,7 +233,7 @@ def _step_time(shape: ModelShape, candidate: Candidate, setting: Setting) -> Ste
             engine=setting.engine,
         )
     except ValueError as error:
-        raise DoesNotFit(f"step time: {error}") from error
+        raise DoesNotFit(f"step time: {error}", "step time") from error
     return found
 
 

@@ -26,9 +26,10 @@ class Plan:
     chosen: None where nothing meets the promises; `closest` is then what comes nearest.
     verified: the chosen fleet simulated at the low end, the estimate and the high end of its
     step time; empty without simulation. tried: every fleet simulated. fleet, clients, steps,
-    crossover: of the chosen one. left_out: inputs without a sensitivity. date: ISO day.
+    crossover: of the chosen one. left_out: inputs without a sensitivity. instead: the cheapest
+    fleet that measured runs cover better, as simulated where it was. date: ISO day.
     inputs: name and sha256 of every file it was made from. command: how to make it again, where
-    it came from the command line.
+    it came from the command line. disaggregate: divided fleets were looked at as well.
     """
 
     shape: ModelShape
@@ -51,10 +52,12 @@ class Plan:
     what_ifs: tuple[WhatIf, ...] = ()
     sensitivities: tuple[Sensitivity, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    instead: Option | Verified | None = None
     warnings: tuple[str, ...] = ()
     date: str | None = None
     inputs: tuple[dict[str, str], ...] = ()
     command: str = ""
+    disaggregate: bool = False
 
     def __repr__(self) -> str:
         return f"Plan({self.message!r})"
@@ -87,8 +90,10 @@ def headline(option: Option, verified: Verified | None) -> str:
     """The plan in a sentence."""
     candidate = option.replica.candidate
     many = "s" if option.replicas > 1 else ""
+    split = option.split
+    divided = "" if split is None else f" ({split.prompts} for prompts, {split.decode} decode)"
     text = (
-        f"{option.n_gpus} x {candidate.gpu.name} as {option.replicas} replica{many} of tp "
+        f"{option.n_gpus} x {candidate.gpu.name} as {option.replicas} replica{many}{divided} of tp "
         f"{candidate.tp}, {candidate.weight_dtype} weights and {candidate.kv_dtype} cache: "
         f"{format_dollars(option.dollars_per_hour)}/h"
     )

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from capmodel.costs import gpu_price
 from capmodel.planner.candidate import Candidate
@@ -20,7 +20,7 @@ _LARGER = (1.0, 1.25, 1.5, 2.0, 3.0)
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A candidate set aside. stage: "memory", "step time", "price" or "slo".
+    """A candidate set aside. stage: "tp", "memory", "step time", "price", "slo" or "simulation".
 
     capacity: what it reaches under hardly any load, where the SLO is what stops it.
     """
@@ -58,11 +58,12 @@ def search(
     setting: Setting,
     price: float | Mapping[str, float] | None = None,
     prices_required: bool = False,
+    disaggregate: bool = False,
 ) -> Search:
     """Size every candidate.
 
     prices_required: an unknown price is an error (the GPUs were named), not a reason to set the
-    GPU aside.
+    GPU aside. disaggregate: every candidate also with some replicas for prompts alone.
     """
     rejections: list[Rejection | None] = []
     cases: list[Case] = []
@@ -79,10 +80,9 @@ def search(
         try:
             replica = replica_of(shape, candidate, setting)
         except DoesNotFit as error:
-            stage = "step time" if str(error).startswith("step time") else "memory"
-            rejections[-1] = Rejection(candidate, stage, str(error))
+            rejections[-1] = Rejection(candidate, error.stage, str(error))
             continue
-        cases.append(Case(replica, cost, demand))
+        cases.append(Case(replica, cost, demand, shape))
         places.append(len(rejections) - 1)
     options: list[Option] = []
     for case, place, outcome in zip(cases, places, size(cases, slo), strict=True):
@@ -92,6 +92,9 @@ def search(
             reason = slo_reason(outcome, slo)
             own = case.replica
             rejections[place] = Rejection(own.candidate, "slo", reason, own, outcome)
+    if disaggregate:
+        divided = size([replace(case, apart=True) for case in cases], slo)
+        options += [one for one in divided if isinstance(one, Option)]
     options.sort(key=lambda option: (option.dollars_per_hour, option.estimate.e2e_mean_s))
     return Search(tuple(options), tuple(one for one in rejections if one is not None))
 

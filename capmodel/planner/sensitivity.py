@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from capmodel.planner.apart import apart_curves
 from capmodel.planner.curve import load_curves
 from capmodel.planner.demand import Demand, changed
 from capmodel.planner.search import slo_reason
@@ -87,11 +88,15 @@ def _inputs(planned: Planned) -> Iterator[_Input]:
 def _capacities(planned: Planned, inputs: Sequence[_Input]) -> list[Capacity]:
     """What a replica carries at the two ends of each input, one after the other."""
     demands = [demand for one in inputs for demand in one.demands]
-    curves = load_curves(
-        [planned.option.replica] * len(demands),
-        [one.mix for one in demands],
-        [one.peakedness for one in demands],
-    )
+    option, many = planned.option, len(demands)
+    if option.split is None:
+        curves = load_curves(
+            [option.replica] * many,
+            [one.mix for one in demands],
+            [one.peakedness for one in demands],
+        )
+    else:  # divided in the same proportion
+        curves = apart_curves([option.replica] * many, demands, [option.split] * many)
     scales = np.array([scale for one in inputs for scale in one.scales])
     return capacities(curves.scaled(scales), planned.slo)
 

@@ -7,10 +7,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from capmodel.costs import Price
+from capmodel.planner.apart import (
+    Split,
+    apart_curves,
+    decode_curves,
+    split_for,
+    split_of,
+)
 from capmodel.planner.curve import ARRAYS, Array, LoadCurve, LoadCurves, load_curves, stacked
 from capmodel.planner.demand import Demand
 from capmodel.planner.replica import Replica
 from capmodel.planner.rows import interpolated
+from capmodel.shapes import ModelShape
 from capmodel.workload import Slo
 
 
@@ -68,7 +76,9 @@ class Capacity:
 class Option:
     """A candidate sized for the demand; replicas_low and _high at the ends of the step time.
 
-    curve, estimate: at the estimate of the step time; low, high: at its ends."""
+    curve, estimate: at the estimate of the step time; low, high: at its ends. split: replicas for
+    prompts alone and for decoding alone, None where all do both; the curve is then that of the
+    average replica."""
 
     replica: Replica
     price: Price
@@ -80,6 +90,17 @@ class Option:
     estimate: Operation
     low: Operation
     high: Operation
+    split: Split | None = None
+
+    @property
+    def decoders(self) -> int:
+        """Replicas that decode: all of them, unless some are for prompts alone."""
+        return self.replicas if self.split is None else self.split.decode
+
+    @property
+    def decode_batch(self) -> float:
+        """Sequences that a decoding replica holds at the demand, by the estimate."""
+        return self.estimate.batch * self.replicas / self.decoders
 
     @property
     def n_gpus(self) -> int:
@@ -201,21 +222,78 @@ def fleet_operations(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """A replica at its price under a demand, to be sized."""
+    """A replica of `shape` at its price under a demand, to be sized.
+
+    apart: some replicas for prompts alone; split: in which proportion, None takes the best.
+    """
 
     replica: Replica
     price: Price
     demand: Demand
+    shape: ModelShape
+    apart: bool = False
+    split: Split | None = None
 
 
 def size(cases: Sequence[Case], slo: Slo) -> list[Option | Capacity]:
     """The fleet of each case; or, where no load is light enough, its capacity of zero."""
-    if not cases:
-        return []
-    replicas, demands = [case.replica for case in cases], [case.demand for case in cases]
-    curves = load_curves(
-        replicas, [one.mix for one in demands], [one.peakedness for one in demands]
+    outcomes: dict[int, Option | Capacity] = {}
+    for apart in (False, True):
+        rows = [row for row, case in enumerate(cases) if case.apart == apart]
+        own = [cases[row] for row in rows]
+        if own:
+            found = _apart(own, slo) if apart else _sized(own, curves_of(own), slo)
+            outcomes |= dict(zip(rows, found, strict=True))
+    return [outcomes[row] for row in range(len(cases))]
+
+
+def curves_of(cases: Sequence[Case]) -> LoadCurves:
+    """The steady state of each case's replica that does both, prompts and decoding."""
+    return load_curves(
+        [case.replica for case in cases],
+        [case.demand.mix for case in cases],
+        [case.demand.peakedness for case in cases],
     )
+
+
+def _apart(cases: Sequence[Case], slo: Slo) -> list[Option | Capacity]:
+    """The divided fleet of each case; a capacity of zero where a promise stops any load."""
+    curves = decode_curves([case.replica for case in cases], [case.demand for case in cases])
+    alone = capacities(curves, replace(slo, ttft_s=None, e2e_s=None))
+    outcomes: list[Option | Capacity] = list(alone)
+    rows, splits = [], []
+    for row, (case, capacity) in enumerate(zip(cases, alone, strict=True)):
+        if capacity.rate <= 0:
+            continue
+        if case.split is not None:
+            rows.append(row)
+            splits.append(case.split)
+            continue
+        counts = split_for(case.replica, case.demand, slo, capacity.rate, capacity.batch)
+        if counts is None:
+            outcomes[row] = replace(capacity, rate=0.0, excess_by="ttft")
+            continue
+        rows.append(row)
+        tokens = case.demand.mix.input_mean
+        splits.append(split_of(case.shape, case.replica.candidate, tokens, *counts))
+    if rows:
+        own = [cases[row] for row in rows]
+        curves = apart_curves([one.replica for one in own], [one.demand for one in own], splits)
+        for row, outcome in zip(rows, _sized(own, curves, slo, splits), strict=True):
+            outcomes[row] = outcome
+    return outcomes
+
+
+def _sized(
+    cases: Sequence[Case], curves: LoadCurves, slo: Slo, splits: Sequence[Split] | None = None
+) -> list[Option | Capacity]:
+    replicas, demands = [case.replica for case in cases], [case.demand for case in cases]
+    least = [1] * len(cases)
+    if splits is not None:
+        given = [case.split is not None for case in cases]
+        least = [
+            2 if own else one.prompts + one.decode for one, own in zip(splits, given, strict=True)
+        ]
     ends = [
         curves.scaled(np.array([getattr(one, name) for one in replicas]))
         for name in ("low_factor", "high_factor")
@@ -223,7 +301,10 @@ def size(cases: Sequence[Case], slo: Slo) -> list[Option | Capacity]:
     low, estimate, high = (capacities(one, slo) for one in (ends[0], curves, ends[1]))
     lightest = operations(curves, demands, curves.batch[:, 0])
     estimate = [replace(one, lightest=least) for one, least in zip(estimate, lightest, strict=True)]
-    counts = [_replicas(one, demand) for one, demand in zip(estimate, demands, strict=True)]
+    counts = [
+        _replicas(one, demand, few)
+        for one, demand, few in zip(estimate, demands, least, strict=True)
+    ]
     sized = [row for row, count in enumerate(counts) if count is not None]
     outcomes: list[Option | Capacity] = list(estimate)
     loads, fleets = [demands[row] for row in sized], [float(counts[row] or 0) for row in sized]
@@ -235,7 +316,8 @@ def size(cases: Sequence[Case], slo: Slo) -> list[Option | Capacity]:
         own, count = now[place], counts[row]
         if own is None or count is None:
             raise RuntimeError(f"{replicas[row].candidate.name}: sized below its own load")
-        fewest, most = _replicas(low[row], demands[row]), _replicas(high[row], demands[row])
+        few = 1 if splits is None else 2
+        fewest, most = (_replicas(end[row], demands[row], few) for end in (low, high))
         outcomes[row] = Option(
             replica=replicas[row],
             price=cases[row].price,
@@ -247,14 +329,39 @@ def size(cases: Sequence[Case], slo: Slo) -> list[Option | Capacity]:
             estimate=own,
             low=at_low[place] or own,
             high=at_high[place] or _overloaded(at_end[row]),
+            split=None if splits is None else splits[row].resized(count),
         )
     return outcomes
 
 
-def _replicas(capacity: Capacity, demand: Demand) -> int | None:
-    """Whole replicas for the demand; None where one carries nothing."""
+def resplit(option: Option, demand: Demand, slo: Slo, split: Split) -> Option | None:
+    """The divided fleet of `option` divided otherwise; None where it could not keep up."""
+    curves = apart_curves([option.replica], [demand], [split])
+    count = split.prompts + split.decode
+    ends = [
+        fleet_operations(curves.scaled(np.array([factor])), [demand], [count])[0]
+        for factor in (option.replica.low_factor, 1.0, option.replica.high_factor)
+    ]
+    low, now, high = ends
+    if now is None:
+        return None
+    (capacity,) = capacities(curves, slo)
+    return replace(
+        option,
+        replicas=count,
+        split=split,
+        curve=curves.row(0),
+        capacity=replace(capacity, lightest=option.capacity.lightest),
+        low=low or now,
+        estimate=now,
+        high=high or option.high,
+    )
+
+
+def _replicas(capacity: Capacity, demand: Demand, least: int = 1) -> int | None:
+    """Whole replicas for the demand, at least so many; None where one carries nothing."""
     share = capacity.replicas_for(demand)
-    return max(1, math.ceil(share - 1e-9)) if math.isfinite(share) else None
+    return max(least, math.ceil(share - 1e-9)) if math.isfinite(share) else None
 
 
 def _overloaded(end: Operation) -> Operation:

@@ -44,13 +44,16 @@ class Crossover:
     ceiling: str
 
 
-def step_rows(replica: Replica, demand: Demand) -> list[StepRow]:
-    """Rows from one sequence to a half more than the pool holds, at most `max_num_seqs`."""
+def step_rows(replica: Replica, demand: Demand, apart: bool = False) -> list[StepRow]:
+    """Rows from one sequence to a half more than the pool holds, at most `max_num_seqs`.
+
+    apart: prompts are on replicas of their own.
+    """
     mix = demand.mix
     safe = pool_batch(replica, mix)
     most = max(2.0, min(1.5 * pool_batch(replica, mix, 0.0), float(replica.limits.max_num_seqs)))
     batch = np.unique(np.geomspace(1, most, _POINTS).round())
-    step, decode, bare = _of_one(replica, demand, batch)
+    step, decode, bare = _of_one(replica, demand, batch, apart)
     factors = (replica.low_factor, 1.0, replica.high_factor)
     rows = []
     for index, size in enumerate(batch):
@@ -69,12 +72,12 @@ def step_rows(replica: Replica, demand: Demand) -> list[StepRow]:
     return rows
 
 
-def crossover(replica: Replica, demand: Demand) -> Crossover:
+def crossover(replica: Replica, demand: Demand, apart: bool = False) -> Crossover:
     """Where the pool is full, where the cache rules the step, where batching stops paying."""
     full = pool_batch(replica, demand.mix, 0.0)
     top = max(2.0, 4 * max(full, float(replica.limits.max_num_seqs)))
     batch = np.geomspace(1, top, 96)
-    step, decode, bare = _of_one(replica, demand, batch)
+    step, decode, bare = _of_one(replica, demand, batch, apart)
     longest = _first(batch, decode - bare > bare)
     double = np.interp(2 * batch, batch, step)
     inside = 2 * batch <= top
@@ -91,8 +94,11 @@ def crossover(replica: Replica, demand: Demand) -> Crossover:
     return Crossover(full, longest, half, ceiling)
 
 
-def _of_one(replica: Replica, demand: Demand, batch: np.ndarray) -> tuple[np.ndarray, ...]:
-    return tuple(part[0] for part in step_parts([replica], [demand.mix], batch[None]))
+def _of_one(
+    replica: Replica, demand: Demand, batch: np.ndarray, apart: bool
+) -> tuple[np.ndarray, ...]:
+    step, decode, bare = (part[0] for part in step_parts([replica], [demand.mix], batch[None]))
+    return (decode if apart else step), decode, bare
 
 
 def _first(batch: np.ndarray, true: np.ndarray) -> float | None:

@@ -9,20 +9,18 @@ from dataclasses import dataclass, replace
 
 from capmodel.costs import Price
 from capmodel.gpus import Gpu
-from capmodel.kvcache import growth_bytes_per_token
 from capmodel.memory import attention_variants
+from capmodel.planner.apart import Split, split_of
 from capmodel.planner.candidate import Candidate
 from capmodel.planner.demand import Demand, changed
 from capmodel.planner.held import HeldTo, held_to
 from capmodel.planner.pool import pool_batch
 from capmodel.planner.replica import DoesNotFit, Setting, replica_of
 from capmodel.planner.sizing import Capacity, Case, Option, fleet_operation, size
-from capmodel.planner.verify import Verified, run_apart
+from capmodel.planner.verify import Verified, run_fleet
 from capmodel.shapes import ModelShape
 from capmodel.workload import Slo
 
-# One way, between two servers: a 400 Gbit/s adapter.
-NETWORK_BYTES_PER_S = 50e9
 # Fleets larger than this are not simulated whole, and so not divided either.
 _MOST_APART = 8
 
@@ -59,7 +57,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that changes, None as planned. held: what its own simulation found, if any."""
+    """One thing that changes, None as planned.
+
+    held: what its own simulation found, if any. together: no replicas for
+    prompts alone; split: as another option has them.
+    """
 
     name: str
     note: str = ""
@@ -68,6 +70,8 @@ class Change:
     demand: Demand | None = None
     price: Price | None = None
     held: HeldTo | None = None
+    together: bool = False
+    split: Split | None = None
 
 
 def what_ifs(planned: Planned, other: Option | None, run: Verified | None = None) -> list[WhatIf]:
@@ -112,7 +116,9 @@ def _case(planned: Planned, change: Change) -> Case | WhatIf:
         replica = replica_of(shape, candidate, setting)
     except DoesNotFit as error:
         return WhatIf(change.name, str(error))
-    return Case(replica, change.price or planned.option.price, load)
+    split = None if change.together else change.split or planned.option.split
+    price = change.price or planned.option.price
+    return Case(replica, price, load, shape, split is not None, split)
 
 
 def _sized(change: Change, option: Option, load: Demand, held: HeldTo, fits: float) -> WhatIf:
@@ -167,8 +173,14 @@ def _changes(
             candidate=other.replica.candidate,
             price=other.price,
             held=None if run is None else held_to(other, run, load),
+            together=other.split is None,
+            split=other.split,
         )
-    if planned.simulated and 1 < planned.option.replicas <= _MOST_APART:
+    if planned.option.split is not None:
+        yield Change(
+            "prompts and decoding together", "every replica does both", held=HeldTo(), together=True
+        )
+    elif planned.simulated and 1 < planned.option.replicas <= _MOST_APART:
         yield _apart(planned)
     if load.mix.hit_share > 0:
         yield Change("prefix cache off", demand=changed(load, prefix_cache=False))
@@ -186,13 +198,13 @@ def _apart(planned: Planned) -> WhatIf:
     replica, own = option.replica, option.replica.candidate
     prompts = round(option.replicas * option.estimate.prefill_share)
     prompts = min(max(1, prompts), option.replicas - 1)
-    sent = growth_bytes_per_token(planned.shape, own.kv_dtype, own.tp) * own.tp
-    run = run_apart(option, load, planned.slo, prompts, sent / NETWORK_BYTES_PER_S)
+    split = split_of(planned.shape, own, load.mix.input_mean, prompts, option.replicas - prompts)
+    run = run_fleet(replace(option, split=split), load, planned.slo)
     missed = " and ".join(name.upper() for name in run.missed)
     return WhatIf(
         f"prompts apart: {prompts} + {option.replicas - prompts} replicas",
-        "simulated; prompts on replicas of their own, their cache sent over a link of "
-        f"{NETWORK_BYTES_PER_S / 1e9:g} GB/s" + (f"; {missed} is missed" if missed else ""),
+        "simulated; prompts on replicas of their own, their cache sent over "
+        f"{split.over}" + (f"; {missed} is missed" if missed else ""),
         option.replicas,
         option.n_gpus,
         option.dollars_per_hour,

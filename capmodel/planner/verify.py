@@ -7,12 +7,13 @@ import numpy as np
 
 from capmodel.planner.curve import load_curve
 from capmodel.planner.demand import Demand, stretch_of
-from capmodel.planner.sizing import Option, fleet_operation
+from capmodel.planner.sizing import Option, fleet_operation, resplit
 from capmodel.simulation import PrefillPool, Server, Simulation, Summary, simulate, summarise
 from capmodel.workload import Slo
 
 # A large fleet is simulated as this many replicas with their share of the load.
 _MOST_REPLICAS = 8
+_MOST_DIVIDED = 32
 _MOST_TRIES = 6
 _WARMUP = 0.1
 
@@ -44,7 +45,8 @@ def run_fleet(
     option: Option, demand: Demand, slo: Slo, step_scale: float = 1.0, server: Server | None = None
 ) -> Verified:
     """Simulate `option` once. server: its replica, where it has been made before."""
-    count = min(option.replicas, _MOST_REPLICAS)
+    split = option.split
+    count = min(option.replicas, _MOST_REPLICAS if split is None else _MOST_DIVIDED)
     share = count / option.replicas
     server = server or server_of(option, demand)
     server = replace(server, step_scale=step_scale)
@@ -54,26 +56,15 @@ def run_fleet(
         requests = requests.head(stretch_of(clients))
     elif share < 1:
         requests = requests.at_rate(requests.rate * share)
-    result = simulate(requests, server, replicas=count, concurrency=clients)
+    if split is None:
+        result = simulate(requests, server, replicas=count, concurrency=clients)
+    else:
+        split = split if share == 1 else split.resized(count)
+        prompts = PrefillPool(server, split.prompts, split.transfer_s_per_token)
+        result = simulate(
+            requests, server, replicas=split.decode, concurrency=clients, prefill=prompts
+        )
     return _judged(option, result, count, slo)
-
-
-def run_apart(
-    option: Option, demand: Demand, slo: Slo, prefillers: int, transfer_s_per_token: float
-) -> Verified:
-    """Simulate `option` with `prefillers` of its replicas for prompts alone (disaggregation).
-
-    transfer_s_per_token: to send a prompt's cache to the replica that decodes it [s].
-    """
-    server = server_of(option, demand)
-    result = simulate(
-        demand.requests,
-        server,
-        replicas=option.replicas - prefillers,
-        concurrency=demand.concurrency,
-        prefill=PrefillPool(server, prefillers, transfer_s_per_token),
-    )
-    return _judged(option, result, option.replicas, slo)
 
 
 def server_of(option: Option, demand: Demand) -> Server:
@@ -99,6 +90,8 @@ def verify(option: Option, demand: Demand, slo: Slo, below: float = math.inf) ->
     Starts at the estimate and steps up or down, never to a cost of `below` or more [$/h]; gives
     the last tried, promises kept or not.
     """
+    if option.split is not None:
+        return _verify_divided(option, demand, slo, below)
     server = server_of(option, demand)
     first = run_fleet(option, demand, slo, server=server)
     tries, best = 1, first
@@ -122,6 +115,41 @@ def verify(option: Option, demand: Demand, slo: Slo, below: float = math.inf) ->
     return replace(best, tries=tries)
 
 
+def _verify_divided(option: Option, demand: Demand, slo: Slo, below: float) -> Verified:
+    """As `verify`: the kind of replicas grows whose promise is missed, or each in turn shrinks."""
+    server = server_of(option, demand)
+    best = run_fleet(option, demand, slo, server=server)
+    tries, step = 1, max(1, round(option.replicas * 0.05))
+    shrinking = ["prompts", "decode"] if best.holds else []
+    while tries < _MOST_TRIES and best.option.split is not None:
+        split = best.option.split
+        if shrinking:
+            kind = shrinking[0]
+            split = replace(split, **{kind: getattr(split, kind) - step})
+        elif best.holds:
+            break
+        else:
+            late = "ttft" in best.missed
+            slow = "tpot" in best.missed or not late
+            split = replace(
+                split, prompts=split.prompts + step * late, decode=split.decode + step * slow
+            )
+        other = None
+        if min(split.prompts, split.decode) >= 1:
+            other = resplit(option, demand, slo, split)
+        run = None
+        if other is not None and other.dollars_per_hour < below:
+            run = run_fleet(other, demand, slo, server=server)
+            tries += 1
+        if not shrinking and run is None:
+            break
+        if shrinking and (run is None or not run.holds):
+            shrinking.pop(0)
+        elif run is not None:
+            best = run
+    return replace(best, tries=tries)
+
+
 def cover(
     option: Option, demand: Demand, slo: Slo, server: Server, slowest: Verified, tries: int = 3
 ) -> tuple[int, bool]:
@@ -135,7 +163,13 @@ def cover(
         if run.holds:
             break
         count = max(count + 1, math.ceil(count * 1.1))
-        more = _with(option, demand, count)
+        more: Option | None
+        if option.split is None:
+            more = _with(option, demand, count)
+        else:
+            more = resplit(option, demand, slo, option.split.resized(count))
+        if more is None:
+            break
         run = run_fleet(more, demand, slo, option.replica.high_factor, server)
     return count, run.holds
 

@@ -34,9 +34,10 @@ def _day(value: Any) -> str | None:
 _ENDS = {"low": (float,), "estimate": (float,), "high": (float,)}
 _PARTS = {"gpu": str, "tp": int, "weight_dtype": str, "kv_dtype": str}
 _WORK = Each({"*": (float,), "batch": float, "utilisation": float, "e2e_mean_s": (float,)})
+_SPLIT = {"prefill_replicas?": (int,), "decode_replicas?": (int,)}
 _OPTION = {
-    **_PARTS, "replicas": int, "n_gpus": int, "limited_by": str, "capacity_per_replica": float,
-    "estimate": _WORK,
+    **_PARTS, **_SPLIT, "replicas": int, "n_gpus": int, "limited_by": str,
+    "capacity_per_replica": float, "estimate": _WORK,
 }  # fmt: skip
 _REJECTED = {
     **_PARTS, "stage": str, "reason": str, "ttft_p95_s": (float,), "tpot_p95_s": (float,),
@@ -63,18 +64,19 @@ PLAN: dict[str, Spec] = {
     "slo": {**dict.fromkeys(_PROMISES, (_positive,)), "percentile": float},
     "engine?": (str,),
     "simulated": bool,
+    "disaggregate?": bool,
     "closest": (_REJECTED,),
     "alternatives": [{**_OPTION, "dollars_per_hour": float}],
     "tried": [
         {
-            **_PARTS, "replicas": int, "dollars_per_hour": float, "ttft_s": (float,),
+            **_PARTS, **_SPLIT, "replicas": int, "dollars_per_hour": float, "ttft_s": (float,),
             "tpot_s": (float,), "e2e_s?": (float,), "missed": [str], "tries": int,
         }
     ],
     "rejected": [_REJECTED],
     "pareto": [
         {
-            **_PARTS, "replicas": int, "dollars_per_hour": float, "e2e_mean_s": (float,),
+            **_PARTS, **_SPLIT, "replicas": int, "dollars_per_hour": float, "e2e_mean_s": (float,),
             "ttft_p95_s": (float,), "tpot_p95_s": (float,), "e2e_p95_s?": (float,),
         }
     ],
@@ -106,6 +108,12 @@ CHOSEN: dict[str, Spec] = {
             "keeps_promises": bool,
         },
     },
+    "measured_instead?": (
+        {
+            **_OPTION, "dollars_per_hour": float, "covered": str, "simulated": bool,
+            "ttft_p95_s": (float,), "tpot_p95_s": (float,),
+        },
+    ),
     "latency": Each({"*": _ENDS, "from": str}),
     "simulation": ({"n": int, "replicas_simulated": int},),
     "costs": Each({"*": (float,), "per_million_output": (float,), "per_million_input": (float,)}),

@@ -76,7 +76,12 @@ def test_curves_of_many_are_the_curves_of_each():
 @pytest.mark.parametrize("load", [LOAD, {**LOAD, "rate": None, "concurrency": 64}])
 def test_sizes_of_many_are_the_sizes_of_each(load):
     asked, slo = demand(**load), Slo(ttft_s=0.8, tpot_s=0.03)
-    cases = [Case(one, gpu_price(load_gpu(one.candidate.gpu), 2.0), asked) for one in replicas()]
+    shape = load_shape("gpt-oss-120b")
+    cases = [
+        Case(one, gpu_price(load_gpu(one.candidate.gpu), 2.0), asked, shape, apart)
+        for one in replicas()
+        for apart in (False, True)
+    ]
     together = size(cases, slo)
     assert {isinstance(one, Option) for one in together} == {True, False}
     for case, one in zip(cases, together, strict=True):
