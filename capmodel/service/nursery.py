@@ -41,7 +41,7 @@ class Nursery:
                 for one in (ours, *without):
                     one.close()
                 _tend(theirs, self._task)
-            except BaseException:
+            except BaseException:  # noqa: BLE001  told, and then it ends
                 traceback.print_exc()
             finally:
                 os._exit(1)  # whatever it was, this is no second service
