@@ -4,6 +4,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from capmodel.calibration import Calibration, calibration_from
@@ -55,8 +56,11 @@ def calibration_of(content: Mapping[str, Any] | None) -> Calibration | None:
 
 
 @contextmanager
-def told(field: str) -> Iterator[None]:
-    """Turn the package's ValueErrors into Refused that name `field`."""
+def told(field: str, renamed: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+    """Turn the package's ValueErrors into Refused that name `field`, `renamed` where it is in it.
+
+    "" is the field that the message names.
+    """
     try:
         yield
     except (ValueError, RecursionError, OverflowError) as error:
@@ -64,6 +68,7 @@ def told(field: str) -> Iterator[None]:
         for one in refused.problems:
             one.message = _for_http(one.message)
             one.expected = _for_http(one.expected)
+            one.field = renamed.get(one.field, one.field)
         raise refused from None
 
 

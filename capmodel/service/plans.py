@@ -32,7 +32,8 @@ def answer_plan(body: Fields) -> dict[str, Any]:
             columns = {name: np.asarray(values, float) for name, values in trace.items()}
             trace = Requests(**columns, name="trace")  # type: ignore[arg-type]
     prefix = None if body["prefix"] is None else SharedPrefix(**body["prefix"])
-    with noted() as notes, told(""):
+    lengths = "input_len" if trace is None else "trace"  # where a length comes from
+    with noted() as notes, told("", {"input_len": lengths}):
         try:
             found = plan(
                 shape,

@@ -15,6 +15,7 @@ from typing import Any
 from capmodel.service.settings import Settings
 
 _AGAIN_S = 1.0  # before a worker that died young is started again
+_IDLE_S = 30.0  # that a connection may wait for its next request
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +90,16 @@ def _run(app: Any, listening: Listening, access_log: bool) -> None:
     """Answer requests in this process."""
     import uvicorn
 
+    from capmodel.service.patience import patient
+
     config = uvicorn.Config(
         app,
+        http=patient(_IDLE_S),
         log_level="info",
         access_log=access_log,
         server_header=False,
         date_header=False,
-        timeout_keep_alive=30,
+        timeout_keep_alive=int(_IDLE_S),
         limit_concurrency=1000,
         timeout_graceful_shutdown=5,
     )

@@ -108,6 +108,8 @@ def test_texts_that_are_none(client: TestClient, path: str, text: bytes) -> None
     ("change", "field"),
     [
         ({"input_len": 1e7}, "input_len"),
+        ({"rate": None, "input_len": None, "output_len": None,
+          "trace": {"arrival_s": [0], "prompt_tokens": [1e7], "output_tokens": [9]}}, "trace"),
         ({"gpu": {"name": "x", "memory_bytes": 8e10, "bandwidth_bytes_per_s": 2e12,
                   "bf16_flops_per_s": 1e15}}, "price"),
     ],
