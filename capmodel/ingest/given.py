@@ -59,8 +59,10 @@ def given_for(path: Path, flags: Given) -> Given:
 def _read_sidecar(path: Path) -> Given:
     try:
         entries = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise refuse(path, "file", f"it is no TOML: {error}") from error
+    except UnicodeDecodeError as error:
+        raise refuse(path, "file", "it is no UTF-8 text, as TOML is; save it as UTF-8") from error
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise refuse(path, "file", f"it is no TOML: {error}; mend that place") from error
     tables = {name: entries.pop(name, {}) for name in ("models", "gpus")}
     for name, table in tables.items():
         if not isinstance(table, dict):

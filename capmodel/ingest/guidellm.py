@@ -3,6 +3,7 @@
 `time_per_output_token_ms` divides the whole latency, TTFT included, by the tokens: it is not read.
 `inter_token_latency_ms` is (E2E - TTFT) / (n - 1) per request, weighted by n - 1, so it is the
 TPOT of other tools. Statistics are kept per status; only those of successful requests are read.
+A report of another schema than those known is refused; older ones name none.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from capmodel.ingest.serving import either, numbers, serving_runs
+from capmodel.ingest.serving import check_version, either, numbers, serving_runs
 
 VARIABLE_MAP = {
     "config.backend.model": "model",
@@ -55,8 +56,14 @@ def recognises(first: Mapping[str, object]) -> bool:
     return isinstance(metrics, Mapping) and "inter_token_latency_ms" in metrics
 
 
+VERSIONS = (1, 2)
+
+
 def records(report: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The benchmarks of a report, each with the report's arguments."""
+    """The benchmarks of a report, each with its arguments. Raises ValueError for another schema."""
+    metadata = report.get("metadata")
+    version = metadata.get("version") if isinstance(metadata, Mapping) else None
+    check_version("guidellm's report", version, VERSIONS)
     for benchmark in report.get("benchmarks", []):
         if isinstance(benchmark, Mapping):
             yield {**benchmark, "report_args": report.get("args", {})}

@@ -6,13 +6,14 @@ generator meant by it, so it is read only where that is known to be (E2E - TTFT)
 else the step is derived from the means. An unknown schema version is refused.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from capmodel.ingest.serving import numbers, serving_runs
+from capmodel.ingest.serving import check_version, numbers, serving_runs
 
 _REQUESTS = "results.request_performance.aggregate"
 _LOAD = "scenario.load.standardized"
@@ -45,6 +46,7 @@ VARIABLE_MAP = {
 }
 
 VERSIONS = ("0.2", "0.2.1")
+_ENGINES = ("vllm", "sglang", "tensorrt-llm", "trtllm")
 _TRUE_TPOT = ("vllm", "vllm-benchmark", "inferencemax", "aiperf", "sglang")
 
 
@@ -55,17 +57,48 @@ def recognises(first: Mapping[str, object]) -> bool:
 
 def records(report: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The report with the engine that decodes. Raises ValueError for another schema version."""
-    version = str(report.get("version"))
-    if version not in VERSIONS:
-        raise ValueError(
-            f"Got report version {version!r}, but expected one of {', '.join(VERSIONS)}; "
-            "convert it with the newer benchmark-report tool"
-        )
+    check_version("llm-d's report", str(report.get("version")), VERSIONS)
     engines = [component for component in _components(report) if "accelerator" in component]
     decode = [item for item in engines if item.get("role") in ("decode", "replica")] or engines
     chosen = decode[0] if decode else {}
-    same = sum(item.get("role") == chosen.get("role") for item in decode)
-    yield {**report, "engine_component": {**chosen, "replicas": max(same, 1)}}
+    alike = [item for item in decode if item.get("role") == chosen.get("role")]
+    engine = {"tool": _engine(chosen, report), "tool_version": _version(chosen)}
+    replicas = sum(_replicas(item) for item in alike) or 1
+    yield {**report, "engine_component": {**chosen, **engine, "replicas": replicas}}
+
+
+def _replicas(component: Mapping[str, Any]) -> float:
+    """Copies of a component; it is there once where it does not say."""
+    count = component.get("replicas")
+    told = isinstance(count, int | float) and not isinstance(count, bool) and count >= 1
+    return float(count) if told and count is not None else 1.0
+
+
+def _engine(component: Mapping[str, Any], report: Mapping[str, Any]) -> object:
+    """The engine inside; llm-d is the stack around one, so its variables tell which."""
+    tool = component.get("tool")
+    if not isinstance(tool, str) or not tool.lower().startswith("llm-d"):
+        return tool
+    text = f"{component.get('tool_version')} {_variables(report)}".lower()
+    found = [name for name in _ENGINES if re.search(rf"\b{name}", text.replace("_", "-"))]
+    return found[0] if len(found) == 1 else None
+
+
+def _variables(report: Mapping[str, Any]) -> str:
+    """Names of the environment of all components."""
+    scenario = report.get("scenario")
+    stack = scenario.get("stack") if isinstance(scenario, Mapping) else None
+    natives = [item.get("native") for item in stack or [] if isinstance(item, Mapping)]
+    named = [item.get("envars") for item in natives if isinstance(item, Mapping)]
+    return " ".join(str(name) for names in named if isinstance(names, Mapping) for name in names)
+
+
+def _version(component: Mapping[str, Any]) -> object:
+    """The engine's own version; an image is named by its tag."""
+    version = component.get("tool_version")
+    tag = re.search(r"/[^/:]+:v?(\d[\w.+-]*)$", version) if isinstance(version, str) else None
+    own = tag and not str(component.get("tool")).lower().startswith("llm-d")
+    return tag.group(1) if tag and own else version
 
 
 def _components(report: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

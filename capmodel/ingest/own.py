@@ -30,6 +30,11 @@ def recognises(first: Mapping[str, object]) -> bool:
     return len(_TELLING & plain) >= 3 and bool(_TIMES & plain)
 
 
+def lists_set_aside(first: Mapping[str, object]) -> bool:
+    """True for the list of rows that `capmodel ingest` or `run` set aside, with their reasons."""
+    return {"run_id", "source", "rule", "reason"} <= first.keys()
+
+
 def columns_of(document: Document) -> dict[str, str]:
     """Heading -> column of RUNS, where it is written otherwise: Batch Size for batch_size.
 

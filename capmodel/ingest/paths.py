@@ -11,7 +11,8 @@ SUFFIXES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".md", ".parqu
 def expand_paths(paths: Iterable[str | Path]) -> list[tuple[Path, bool]]:
     """Files of names, globs and folders, each with whether it was named itself.
 
-    A file that is reached twice, by another spelling or a link, is there once.
+    A file that is reached twice, by another spelling or a link, is there once. Raises ValueError
+    for an empty name, which would be the folder one stands in.
     """
     found: dict[Path, tuple[Path, bool]] = {}
     for given in paths:
@@ -23,6 +24,8 @@ def expand_paths(paths: Iterable[str | Path]) -> list[tuple[Path, bool]]:
 
 
 def _files_of(given: str | Path) -> list[tuple[Path, bool]]:
+    if not str(given).strip():
+        raise ValueError("Got an empty name among the files to read; an unset variable, perhaps?")
     path = Path(given)
     try:
         if path.is_dir():

@@ -226,7 +226,7 @@ def _converted(
 def _word(value: object) -> str:
     if isinstance(value, list):
         return _word(value[0]) if value else ""
-    return "" if value is None else str(value).strip()
+    return "" if value is None or isinstance(value, Mapping) else str(value).strip()
 
 
 def _numbers(found: pd.Series, absent: pd.Series) -> tuple[Array, list[tuple[int, str]]]:

@@ -102,9 +102,32 @@ def completed_rows(runs: pd.DataFrame, tool: Tool, given: Given, path: Path) -> 
     """`runs` with the facts that were given. Raises RunsError for those that lack."""
     runs = _with_text(runs, path) if tool.module is own else runs
     runs = complete(runs, given, path, _needs(tool))
+    if tool.module is not own and "context_len" in runs:
+        runs = _with_context(runs, path)
     finish = getattr(tool.module, "finish", None)
     with np.errstate(all="ignore"):
         return finish(runs) if finish else runs
+
+
+def _with_context(runs: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """`runs` with the mean context of lengths that were given. Raises RunsError for none."""
+    gaps = runs["context_len"].isna()
+    if not gaps.any():
+        return runs
+    lengths = [runs[name] if name in runs else pd.Series(np.nan, index=runs.index)
+               for name in ("input_len", "output_len")]  # fmt: skip
+    if (gaps & (lengths[0].isna() | lengths[1].isna())).any():
+        complete(
+            runs,
+            Given(),
+            path,
+            [
+                name
+                for name in ("input_len", "output_len")
+                if name not in runs or runs[name][gaps].isna().any()
+            ],
+        )
+    return runs.assign(context_len=runs["context_len"].fillna(lengths[0] + lengths[1] / 2))
 
 
 def checked_rows(runs: pd.DataFrame, path: Path) -> pd.DataFrame:

@@ -5,11 +5,26 @@ the prefill of other requests inside. The sequences decoded together are output 
 (Little's law), never the client's concurrency, which counts requests that wait or prefill.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from capmodel.words import shown
+
 Array = npt.NDArray[np.float64]
+
+
+def check_version(what: str, version: object, known: Sequence[object]) -> None:
+    """Raises ValueError for a version of a format that is none of those known; none is old."""
+    if version is None or version in known or str(version) in map(str, known):
+        return
+    names = ", ".join(map(str, known))
+    raise ValueError(
+        f"Got version {shown(version)} of {what}, but expected one of {names}; its fields may mean "
+        "something else by now, so write the runs as a table of your own (CSV)"
+    )
 
 
 def numbers(raw: pd.DataFrame, name: str) -> Array:
@@ -32,7 +47,7 @@ def serving_runs(raw: pd.DataFrame, definition: str = "tpot") -> pd.DataFrame:
     worker. TPOT is derived from mean E2E and TTFT where the tool gives none. Rows without a step
     or a batch carry `aside` and `aside_reason`.
     """
-    completed = numbers(raw, "completed")
+    completed = _counted(raw, "completed")
     known = np.where(completed > 0, completed, np.nan)
     prompt = either(numbers(raw, "input_len"), numbers(raw, "total_input_tokens") / known)
     output = either(numbers(raw, "output_len"), numbers(raw, "total_output_tokens") / known)
@@ -68,6 +83,12 @@ def serving_runs(raw: pd.DataFrame, definition: str = "tpot") -> pd.DataFrame:
     reason = "no output throughput, so the number of sequences decoded together is unknown"
     set_aside(runs, ~(batch > 0), "no_batch", reason)
     return runs
+
+
+def _counted(raw: pd.DataFrame, name: str) -> Array:
+    """A count of requests; what is beyond every float is none."""
+    counts = numbers(raw, name)
+    return np.where(np.isinf(counts), np.nan, counts)
 
 
 def set_aside(runs: pd.DataFrame, mask: npt.ArrayLike, rule: str, reason: str) -> None:

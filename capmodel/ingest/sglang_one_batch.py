@@ -27,6 +27,7 @@ VARIABLE_MAP = {
     "last_ttft": "ttft_s [s]",
     "ttft": "ttft_s [s]",
     "acc_length": "accepted_tokens",
+    "cache_hit_rate": "prefix_hit_share",
 }
 
 

@@ -20,6 +20,9 @@ VARIABLE_MAP = {
     "server_info.tp_size": "tp",
     "server_info.pp_size": "pp",
     "server_info.version": "engine_version",
+    "server_info.quantization": "weight_dtype",
+    "server_info.kv_cache_dtype": "kv_dtype",
+    "cache_report.cache_hit_rate_pct": "hit_percent",
     "num_prompts": "requested",
     "completed": "completed",
     "duration": "duration_s [s]",
@@ -50,6 +53,11 @@ _ENGINES = {
     "trt": "tensorrt-llm",
 }
 
+# What the server was started with, where that alone tells the dtype; "auto" tells none.
+_WEIGHTS = {"fp8": "fp8", "awq": "int4", "awq_marlin": "int4", "gptq": "int4",
+            "gptq_marlin": "int4", "modelopt_fp4": "nvfp4", "mxfp4": "mxfp4"}  # fmt: skip
+_CACHES = {"fp8_e5m2": "fp8", "fp8_e4m3": "fp8", "bf16": "bf16", "bfloat16": "bf16"}
+
 
 def recognises(first: Mapping[str, object]) -> bool:
     """True for an object that this tool writes."""
@@ -65,9 +73,12 @@ def read_sglang_serving(raw: pd.DataFrame) -> pd.DataFrame:
     target = np.where(random, numbers(raw, "random_output_len") * (1 + ratio) / 2, np.nan)
     mean_ttft, median_ttft = numbers(raw, "ttft_s"), numbers(raw, "ttft_median_s")
     rough = np.isnan(mean_ttft) & np.isnan(numbers(raw, "tpot_s")) & ~np.isnan(median_ttft)
-    extra = ["random_range_ratio", "random_output_len", "dataset", "ttft_median_s"]
+    extra = ["random_range_ratio", "random_output_len", "dataset", "ttft_median_s", "hit_percent"]
     runs = raw.drop(columns=extra, errors="ignore")
     runs = runs.assign(
+        weight_dtype=raw["weight_dtype"].str.lower().map(_WEIGHTS).fillna(""),
+        kv_dtype=raw["kv_dtype"].str.lower().map(_CACHES).fillna(""),
+        prefix_hit_share=numbers(raw, "hit_percent") / 100,
         engine=raw["engine"].map(_ENGINES).fillna(raw["engine"]),
         ttft_s=either(mean_ttft, median_ttft),
         target_output_len=target,

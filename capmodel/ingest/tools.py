@@ -74,6 +74,9 @@ def identify(document: Document, format: str = "auto") -> Tool:
     Raises ValueError for an unknown format, NoBenchmark where no known tool wrote it.
     """
     check_format(format)
+    if format == "auto" and own.lists_set_aside(document.first):
+        error = refuse(document.path, "file", "it lists the rows that an earlier call set aside")
+        raise NoBenchmark(error.problems, str(document.path))
     for tool in TOOLS:
         if tool.name == format or (format == "auto" and tool.module.recognises(document.first)):
             return tool

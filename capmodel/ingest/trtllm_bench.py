@@ -2,14 +2,16 @@
 
 Written by tensorrt_llm/bench/dataclasses/reporting.py; latencies in ms, lengths are means.
 Without --streaming there is no TPOT. `engine.quantization` null means the weights are in
-`engine.dtype`; `kv_cache_dtype` null or "auto" means the cache is in `engine.dtype` too.
+`engine.dtype`; `kv_cache_dtype` null or "auto" means the cache is in `engine.dtype` too. An engine
+that was built without expert parallelism says `ep_size` -1.
 """
 
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
-from capmodel.ingest.serving import serving_runs
+from capmodel.ingest.serving import numbers, serving_runs
 
 VARIABLE_MAP = {
     "engine.model": "model",
@@ -66,6 +68,8 @@ def read_trtllm_bench(raw: pd.DataFrame) -> pd.DataFrame:
         weight_dtype=weights.where(weights != "", compute),
         kv_dtype=cache.where(~cache.isin(["", "auto"]), compute),
     )
+    if "ep" in runs:
+        runs["ep"] = np.where(numbers(raw, "ep") == -1, np.nan, numbers(raw, "ep"))
     if "requested" in runs:
         runs["completed"] = runs["requested"]  # the report counts finished requests only
     return serving_runs(runs)

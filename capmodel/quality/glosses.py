@@ -17,6 +17,7 @@ GLOSSES = {
     "suspect_source": "the source's figures for this model do not fit its others",
     "queued": "first tokens came after more than 20 s: requests waited in a queue",
     "gguf_mixture": "a GGUF mixture of several widths; its bits per weight are kept",
+    "all_stages": "a summary of all stages of a run: loads may be mixed in it",
     "tpot_from_median_ttft": "time per token from the median first token, for want of the mean",
     # Names and units.
     "unknown_model": "the model is in no catalogue, and the row brings no shape of its own",

@@ -101,7 +101,7 @@ def test_unknown_version_of_a_format(formats: Path, tmp_path: Path) -> None:
     record = json.loads((formats / "llmd_report.json").read_text()) | {"version": "0.9"}
     path = tmp_path / "new.json"
     path.write_text(json.dumps(record))
-    assert "report version '0.9', but expected one of 0.2, 0.2.1" in message(path)
+    assert "version '0.9' of llm-d's report, but expected one of 0.2, 0.2.1" in message(path)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "latin-1"])
