@@ -142,13 +142,13 @@ at_zero.agg(", ".join).to_frame("at zero")
 # ## One deployment
 #
 # The pair of model and GPU that the rows cover best, or the one asked for: how long a step takes,
-# how many tokens a second that is, and where the time goes. The band is where 90 % of held-out
-# rows of the same kind fell.
+# how many tokens a second that is, and where the time goes. The band, where one is drawn, is where
+# 90 % of held-out rows of the same kind fell; without enough of them there is none.
 
 # %%
 chosen = choose_deployment(used, model or None, gpu or None, None, None)
 where = f"{chosen.shape.name} on {chosen.tp} x {chosen.gpu} under {chosen.engine}"
-print(f"{where}: {chosen.chosen_because}")
+print(f"{where}:", *chosen.chosen_because.split("; "), sep="\n  ")
 batch = np.array([1, 2, 4, 8, 16, 32, 64, 128, 256])
 common = dict(tp=chosen.tp, weight_dtype=chosen.weight_dtype, kv_dtype=chosen.kv_dtype)
 longest = chosen.shape.max_context or 8192

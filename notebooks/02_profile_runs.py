@@ -43,8 +43,8 @@ found.summary
 # %% [markdown]
 # ## Layouts
 #
-# The cache of one token spans orders of magnitude between layouts, which is why the same GPU that
-# serves hundreds of requests of one model serves three of another.
+# The cache of one token differs between layouts, by as much as the table says: a GPU that serves
+# hundreds of requests of a model that keeps little may serve a handful of one that keeps much.
 
 # %%
 found.layouts
@@ -81,7 +81,8 @@ with figure(7.0, 3.4) as fig:
 # ## What bounds a step
 #
 # Seconds to read the weights, to read the cache and to compute, each at the datasheet's figure.
-# No step may lie above the roofline; how far below it lies is what a fit explains.
+# How far below the roofline a step lies is what a fit explains. None can lie above it: a row that
+# does is mistaken, and `capmodel run` sets it aside as `below_floor`.
 
 # %%
 with figure(7.0, 3.6) as fig:
@@ -97,8 +98,8 @@ with figure(7.0, 3.0) as fig:
 # ## Where more batch stops paying
 #
 # A series is one deployment at one context. It is flat once doubling the batch gains less than a
-# tenth. Where something stops a series it is mostly the cache, which fills the memory or takes the
-# reading time; compute seldom binds in decode.
+# tenth. What to expect in decode is the cache: it fills the memory, or reading it takes the time;
+# compute seldom binds. What stops the series of these runs is counted here.
 
 # %%
 ceiling_counts(found.saturation)

@@ -51,7 +51,7 @@ print("the same tokens:", (kept == computed_anew).all())
 print("key projections:", with_cache.key_projections, "against", without.key_projections)
 
 # %% [markdown]
-# For 16 tokens that is 16 against 1 + 2 + ... + 16 = 136. Without the cache every step computes
+# For n tokens that is n against 1 + 2 + ... + n: for 16 tokens, 136. Without the cache every step computes
 # the keys and values of the whole past again, only to find the same numbers.
 
 # %%

@@ -17,7 +17,7 @@
 # The roofline explains a step by what it reads and computes. What it leaves is small but not
 # noise: kernels have steps, engines have habits. This notebook measures what a learned correction
 # takes of that, on the runs it is given, and what the other candidates would have taken. Every
-# number below is computed here.
+# number is computed here, but for the records at the end.
 
 # %% tags=["parameters"]
 runs_file = ""  # a runs file, folder or glob; empty: the bundled silicon runs
@@ -317,5 +317,5 @@ mixed = versions_mixed(used)
 # | the same plus a tenth of the kernel as it is | 3.0 | 7.0 | 8.4 |
 #
 # Kernels by share win on silicon runs and lose on the others (Argonne, deployment: 7.3 against
-# 6.6); they are not in the package, because a step would then have to carry its shares to be
+# 6.6 at the time); they are not in the package, because a step would then have to carry its shares to be
 # corrected. The aims of silicon (2, 5, 12 %) and of a model held out on Argonne (7 %) are not met.

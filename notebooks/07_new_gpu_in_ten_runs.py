@@ -12,11 +12,10 @@
 # ---
 
 # %% [markdown]
-# %% [markdown]
 # # A new GPU in ten runs
 #
-# A GPU nobody has measured is predicted from all others, and that can be far off. Ten well chosen
-# runs mend most of it. Here one GPU is hidden from the fit, ten of its runs are chosen without
+# A GPU nobody has measured is predicted from all others, and that can be far off. A few well chosen
+# runs may mend most of it. Here one GPU is hidden from the fit, ten of its runs are chosen without
 # looking at their times, and what they teach is graded on all its other rows.
 
 # %% tags=["parameters"]
@@ -87,7 +86,8 @@ mine.loc[chosen, columns].assign(uncertainty_left=left.round(3)).reset_index(dro
 #
 # The coefficients are shrunk towards those of all engines and GPUs, as far as the runs leave them
 # open; what they miss is learned near the runs. Held out: every row of the GPU that was not run.
-# Where the others predict a GPU well already, a few runs change little (try `gpu = "b200-sxm"`).
+# Where the others predict a GPU well already, a few runs change little (of the bundled runs, try
+# `gpu = "b200-sxm"`).
 
 
 # %%

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from capmodel.plots.style import BAND_ALPHA, INK, MUTED, PALETTE, plain_number, series
 
@@ -87,6 +87,8 @@ def draw_predicted(
         axes.plot(measured[rows], predicted[rows], label=name, rasterized=rows.sum() > 2000, **look)
     axes.set(xscale="log", yscale="log", xlim=span, ylim=span, aspect="equal")
     for axis in (axes.xaxis, axes.yaxis):
+        if span[1] < 50 * span[0]:  # powers of ten alone would leave one tick or none
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter(_PLAIN)
         axis.set_minor_locator(NullLocator())  # labels of a range under a decade would collide
     axes.set_xlabel("Measured step [ms]")

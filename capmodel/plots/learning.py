@@ -34,7 +34,8 @@ def draw_learning(axes: Axes, table: pd.DataFrame) -> Axes:
     axes.set_xlim(0, table["runs"].max() * 1.28)
     axes.set_xlabel("runs of the new engine and GPU")
     axes.set_ylabel("held-out MAPE")
-    axes.set_title("A few runs do most of it (thin: each engine and GPU, thick: their median)")
+    several = len(table[["engine", "gpu"]].drop_duplicates()) > 1
+    axes.set_title("Thin: each engine and GPU; thick: their median" if several else "")
     label_ends(axes, ends)
     return axes
 

@@ -76,8 +76,9 @@ def draw_latency(
     if promise_s is not None:
         axes.axvline(promise_s, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
         axes.annotate(
-            "promised", (promise_s, 4), xytext=(3, 0), textcoords="offset points", color=INK
-        )
+            "promised", (promise_s, 4), xytext=(3, 0), textcoords="offset points", color=INK,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
+        )  # fmt: skip
         longest = max(longest, 1.15 * promise_s)
     axes.set_xlim(0, longest)
     axes.set_ylim(0, 100)

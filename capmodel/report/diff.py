@@ -139,6 +139,11 @@ def _why(
     if second and (first is None or any(first[part] != second[part] for part in _PARTS)):
         yield _fate("The second plan's choice", "the first", second, before)
     kinds = {row["cause"] for row in causes}
+    if "engine" in kinds and "calibration" in kinds:
+        yield "Another engine may bring another calibration: it has measured rows of its own."
+        kinds -= {"calibration"}
+    # A file differs because what it holds does, and some assumptions follow from what was asked.
+    kinds = kinds - {"files", "assumption"} or kinds
     if results and len(kinds) > 1:
         yield (
             f"Several inputs changed ({', '.join(sorted(kinds))}); plan again with one of them at "
@@ -160,7 +165,8 @@ def _money(first: Row, second: Row) -> Iterator[str]:
     if not price:
         yield f"{whole}, all of it from {few} to {many} GPUs; a GPU-hour stays at {cheap}."
     elif not gpus:
-        yield f"{whole}, all of it from {cheap} to {dear} a GPU-hour; the {few} GPUs stay."
+        stay = f"the {few} GPUs stay" if few > 1 else "the one GPU stays"
+        yield f"{whole}, all of it from {cheap} to {dear} a GPU-hour; {stay}."
     else:
         yield (
             f"{whole}: {_signed(gpus)} from {few} to {many} GPUs, {_signed(price)} from {cheap} "
@@ -216,4 +222,4 @@ def shown(row: Row) -> tuple[str, str, str, str]:
     percent = "" if change is None else f"{100 * change:+,.1f} %"
     if change and float(f"{100 * change:.1f}") == 0:
         percent = f"{100 * change:+.1g} %"
-    return (label(key), *texts, percent)
+    return (key if row.get("cause") == "files" else label(key), *texts, percent)

@@ -62,6 +62,7 @@ LABELS = {
     "load_share": "Load against capacity",
     "max_num_seqs": "max_num_seqs to set",
     "clients": "Requests to let into the fleet",
+    "noise_floor_mape": "Noise of repeated measurements",
     "low_factor": "Step time, low end (× estimate)",
     "high_factor": "Step time, high end (× estimate)",
 }

@@ -140,7 +140,7 @@ def _breadth(cell: str) -> str:
     return "short" if len(cell) <= _SHORT else "long"
 
 
-_SHORT = 34
+_SHORT = 36
 
 
 def _right(column: Plain) -> str:

@@ -198,3 +198,23 @@ def test_a_report_never_takes_the_place_of_its_plan(tmp_path, name):
         assert refused.exit_code == 2
         assert "another file than the plan" in refused.output
     assert plan.read_text() == before
+
+
+def test_what_follows_from_another_input_is_no_input_to_change_alone():
+    before, after = _priced(8, 3.5), _priced(12, 3.5)
+    after["calibration"]["id"] = "mine-1"
+    after["inputs"] = [{"name": "mine.json", "sha256": "ab" * 32}]
+    found = compare_plans(before, after)
+    assert _causes(found) == {"calibration", "files"}
+    assert not [why for why in found["why"] if why.startswith("Several")]
+    assert shown(_named(found["causes"], "mine.json"))[0] == "mine.json"
+    after["engine"] = "sglang"
+    whys = compare_plans(before, after)["why"]
+    assert not [why for why in whys if why.startswith("Several")]
+    assert any(why.startswith("Another engine") for why in whys)
+    after["seed"] = 7
+    assert "Several inputs changed (engine, seed)" in compare_plans(before, after)["why"][-1]
+
+
+def test_one_gpu_is_no_plural():
+    assert compare_plans(_priced(1, 3.5), _priced(1, 2.0))["why"][0].endswith("the one GPU stays.")
