@@ -263,6 +263,21 @@ def test_the_labs_blocks_share_a_prefix(page: Any, address: str) -> None:
     assert "the same" in page.inner_text("#paging-told")
 
 
+def test_a_phone_shows_the_newest_cell(browser: Any, address: str) -> None:
+    context = browser.new_context(viewport={"width": 360, "height": 740}, is_mobile=True)
+    context.set_default_timeout(LONG)
+    page = context.new_page()
+    page.goto(f"{address}/lab")
+    page.wait_for_selector("#answer:not([hidden])")
+    page.focus("#step")
+    page.keyboard.press("End")
+    newest = page.locator("#picture .cell").last.bounding_box()
+    context.close()
+    assert newest["width"] == pytest.approx(newest["height"], abs=1)
+    assert newest["width"] > 6
+    assert newest["x"] + newest["width"] < 360
+
+
 @pytest.mark.parametrize("path", ["/", "/lab", "/calibrate"])
 def test_a_phone_shows_all_without_scrolling_sideways(
     browser: Any, address: str, path: str

@@ -97,7 +97,12 @@ export function marks(places) {
   };
 }
 
-/** A legend below, lines as lines. */
-export const LINES_BELOW = { position: "bottom", labels: { usePointStyle: true, pointStyle: "line", pointStyleWidth: 32 } };
+/** A legend below, lines as lines, dashed where they are. */
+export const LINES_BELOW = { position: "bottom", labels: { usePointStyle: true, pointStyle: "line", pointStyleWidth: 32, generateLabels: dashedLabels } };
+
+function dashedLabels(chart) {
+  const usual = Chart.defaults.plugins.legend.labels.generateLabels(chart);
+  return usual.map((item) => ({ ...item, lineDash: chart.data.datasets[item.datasetIndex].borderDash ?? [] }));
+}
 
 export { powersOfTwo };

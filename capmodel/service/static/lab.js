@@ -53,7 +53,7 @@ function showStep() {
 /** Rows are steps, columns tokens: what each step computed and read, up to now. */
 function picture(own, cached) {
   const grid = node("div", { className: "grid" });
-  grid.style.gridTemplateColumns = `repeat(${lab.n_tokens}, auto)`;
+  grid.style.gridTemplateColumns = `repeat(${lab.n_tokens}, minmax(0, 1.35rem))`;
   for (let row = 1; row <= step; row += 1) {
     for (let token = 1; token <= lab.n_tokens; token += 1) {
       const cell = node("span", { className: "cell" });
