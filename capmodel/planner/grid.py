@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from capmodel.arguments import COUNT, Span, number
 from capmodel.calibration import Calibration, load_calibration
+from capmodel.engines import known_engine
 from capmodel.gpus import Gpu
 from capmodel.planner.candidate import candidates
 from capmodel.planner.replica import Setting
 from capmodel.prediction import choose_calibration
 from capmodel.shapes import ModelLike, ModelShape, load_shape
 from capmodel.steptime import StepTime
+from capmodel.words import shown
+
+_WHOLE = Span("a whole number from 1 (to 1e7)", 1.0, 1e7, whole=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +40,13 @@ def roofline_setting(
     calibration: str | PathLike[str] | None = None, engine: str | None = None
 ) -> Setting:
     """The setting of a sweep; calibration: a file, None takes the shipped ones."""
-    own = None if calibration is None else load_calibration(Path(calibration))
-    return Setting(RooflineOnly(own), engine)
+    if calibration is None:
+        return Setting(RooflineOnly(), known_engine(engine))
+    if not isinstance(calibration, str | PathLike) or not str(calibration).strip():
+        raise ValueError(
+            f"Got calibration={shown(calibration)}, but expected the path of its file, or None"
+        )
+    return Setting(RooflineOnly(load_calibration(Path(calibration))), known_engine(engine))
 
 
 def grid_axes(
@@ -44,8 +54,11 @@ def grid_axes(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Batches and contexts, evenly in the logarithm, so that all deployments make `points` rows.
 
-    Fewer rows where the whole numbers up to the limits do not suffice.
+    Fewer rows where the whole numbers up to the limits do not suffice. Raises ValueError.
     """
+    max_batch = number("max_batch", max_batch, _WHOLE)
+    max_context = number("max_context", max_context, _WHOLE)
+    points = number("points", points, COUNT)
     deployments = sum(1 for _ in candidates(load_shape(model), gpu, **chosen))
     each = max(1.0, points / max(1, deployments))
     size = min(max_batch, max(1, round(np.sqrt(each * max_batch / max_context))))

@@ -9,15 +9,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from capmodel.arguments import COUNT, Span, function, instance, number, numbers, text
 from capmodel.distributed import in_order
 from capmodel.planner.candidate import Candidate, GpuLike, candidates
 from capmodel.planner.replica import DoesNotFit, Replica, Setting, replica_of
 from capmodel.shapes import ModelLike, load_shape
 from capmodel.steptime import StepTime
+from capmodel.words import shown
 
 Progress = Callable[[int, int], None]
 
 _BLOCK_ROWS = 1_000_000
+_AXIS = Span("whole numbers from 1 (to 2**31 - 1)", 1.0, 2.0**31 - 1, whole=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +73,14 @@ def sweep(
     import pyarrow.parquet as pq
 
     shape = load_shape(model)
+    instance("setting", setting, Setting)
+    block_rows = number("block_rows", block_rows, COUNT)
+    if not isinstance(out, str | os.PathLike) or not str(out).strip():
+        raise ValueError(f"Got out={shown(out)}, but expected the path of a Parquet file")
+    if dask is not None:
+        text("dask", dask, "the address of a Dask scheduler, or None")
+    if progress is not None:
+        function("progress", progress)
     sizes, contexts = _axis(batch, "batch"), _axis(context, "context")
     replicas: list[Replica] = []
     left_out: list[tuple[Candidate, str]] = []
@@ -124,22 +135,22 @@ def _blocks(
     block_rows: int,
 ) -> Iterator[Block]:
     each = max(1, block_rows // len(contexts))
-    for number, replica in enumerate(replicas):
+    for place, replica in enumerate(replicas):
         step_time = replica.step_time
         if not isinstance(step_time, StepTime):
             raise ValueError("A sweep needs step times of capmodel.steptime.StepTime")
         per_request = np.asarray(replica.cost.blocks(contexts.astype(float)), dtype=np.int64)
         for start in range(0, len(sizes), each):
             part = sizes[start : start + each]
-            yield Block(number, step_time, part, contexts, per_request, replica.pool_blocks)
+            yield Block(place, step_time, part, contexts, per_request, replica.pool_blocks)
 
 
 def _axis(values: ArrayLike, name: str) -> NDArray[np.int32]:
-    array = np.atleast_1d(np.asarray(values, dtype=float))
-    bad = ~np.isfinite(array) | (array < 1) | (array > 2**31 - 1) | (array != np.floor(array))
-    if not len(array) or bad.any():
-        shown = f"{array[bad][0]:g}" if bad.any() else "nothing"
-        raise ValueError(f"Got {name}={shown}, but expected whole numbers from 1")
+    array = np.atleast_1d(numbers(name, values, _AXIS))
+    if array.ndim != 1 or not len(array):
+        raise ValueError(
+            f"Got {name}={shown(values)}, but expected one or several of them in a row"
+        )
     return array.astype(np.int32)
 
 

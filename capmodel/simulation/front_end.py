@@ -10,6 +10,7 @@ from capmodel.arguments import Span, number, put
 from capmodel.engines import known_engine
 
 _DELAY = Span("0 or more (up to 1e6)", 0.0, 1e6)
+_WAIT = Span("0 or more (up to 1e18)", 0.0, 1e18)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,9 @@ class FrontEnd:
             put(self, **{name: number(name, getattr(self, name), _DELAY)})
 
     def delay_s(self, step_s: float, in_system: float) -> float:
-        """Before the scheduler sees it [s]."""
+        """Before the scheduler sees it [s]. Raises ValueError."""
+        step_s = number("step_s", step_s, _WAIT)
+        in_system = number("in_system", in_system, _WAIT)
         return self.fixed_s + self.steps * step_s + self.per_request_s * in_system
 
 

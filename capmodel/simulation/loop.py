@@ -46,7 +46,8 @@ class PrefillPool:
         function("route", self.route)
 
     def transfer_s(self, tokens: int) -> float:
-        """Time to move the cache of `tokens` tokens [s]."""
+        """Time to move the cache of `tokens` tokens [s]. Raises ValueError."""
+        tokens = number("tokens", tokens, COUNT)
         return self.transfer_latency_s + tokens * self.transfer_s_per_token
 
 

@@ -8,7 +8,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from capmodel.arguments import Span, number, optional, put
-from capmodel.workload.limits import MEAN_TOKENS, SPREAD, TOKENS, whole_array
+from capmodel.workload.limits import (
+    COUNT,
+    MEAN_TOKENS,
+    SPREAD,
+    TOKENS,
+    generator,
+    whole_array,
+)
 
 _QUANTILE_POINTS = 4096
 _PART = Span("above 0, at most 1", 0.0, 1.0, open_low=True)
@@ -31,7 +38,8 @@ class Fixed:
         put(self, tokens=number("tokens", self.tokens, TOKENS))
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """`n` times the same length [tokens]."""
+        """`n` times the same length [tokens]. Raises ValueError."""
+        n, _ = _drawn(n, rng)
         return np.full(n, self.tokens, dtype=np.int64)
 
 
@@ -59,7 +67,8 @@ class Uniform:
         return cls(max(1, round(tokens * low_fraction)), tokens)
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """`n` lengths [tokens]."""
+        """`n` lengths [tokens]. Raises ValueError."""
+        n, rng = _drawn(n, rng)
         return rng.integers(self.low, self.high, size=n, endpoint=True)
 
 
@@ -83,7 +92,8 @@ class Lognormal:
         )
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """`n` lengths [tokens], rounded, at least one."""
+        """`n` lengths [tokens], rounded, at least one. Raises ValueError."""
+        n, rng = _drawn(n, rng)
         variance = np.log1p(self.cv**2)
         values = np.exp(np.log(self.mean) - variance / 2 + np.sqrt(variance) * rng.normal(size=n))
         # A tail beyond what any request has would pass every limit downstream.
@@ -122,8 +132,13 @@ class Empirical:
         return cls(tuple(int(value) for value in lengths))
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """`n` lengths [tokens]."""
+        """`n` lengths [tokens]. Raises ValueError."""
+        n, rng = _drawn(n, rng)
         return rng.choice(np.asarray(self.values, dtype=np.int64), size=n)
+
+
+def _drawn(n: int, rng: np.random.Generator) -> tuple[int, np.random.Generator]:
+    return number("n", n, COUNT), generator(rng, "rng")
 
 
 def lengths_array(values: ArrayLike, name: str) -> NDArray[np.int64]:

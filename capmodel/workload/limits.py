@@ -22,11 +22,11 @@ PROMISE = Span("a positive number of seconds (1e-9 to 1e12), or None", 1e-9, 1e1
 SEED = Span("a whole number from 0 up (to 2**128)", 0.0, 2.0**128, whole=True)
 
 
-def generator(seed: Any) -> np.random.Generator:
-    """The generator of `seed`, or `seed` where it is one. Raises ValueError."""
+def generator(seed: Any, name: str = "seed") -> np.random.Generator:
+    """The generator of `seed`, or `seed` itself; name: of the argument. Raises ValueError."""
     if isinstance(seed, np.random.Generator):
         return seed
-    return np.random.default_rng(number("seed", seed, SEED))
+    return np.random.default_rng(number(name, seed, SEED))
 
 
 def whole_array(name: str, values: Any, expected: str, least: float, most: float) -> Any:

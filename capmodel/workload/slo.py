@@ -1,10 +1,12 @@
 """What users were promised."""
 
+import math
 from dataclasses import dataclass
 
 from capmodel.arguments import Span, number, optional, put
 from capmodel.workload.limits import PROMISE
 
+_MEASURED = Span("0 s or more, infinite, or NaN where nothing is known", 0.0, math.inf)
 _PERCENTILE = Span(
     "one between 0 and 100, both left out", 0.0, 100.0, open_low=True, open_high=True
 )
@@ -30,11 +32,22 @@ class Slo:
         put(self, percentile=number("percentile", self.percentile, _PERCENTILE))
 
     def missed(self, ttft_s: float, tpot_s: float, e2e_s: float = 0.0) -> tuple[str, ...]:
-        """Names of the limits that these values at the percentile pass [s]; NaN passes them all."""
-        measured = {"ttft": (ttft_s, self.ttft_s), "tpot": (tpot_s, self.tpot_s)}
-        measured["e2e"] = (e2e_s, self.e2e_s)
+        """Names of the limits that these values at the percentile pass [s]; NaN passes them all.
+
+        Raises ValueError for what is no time.
+        """
+        measured = {
+            "ttft": (_measured("ttft_s", ttft_s), self.ttft_s),
+            "tpot": (_measured("tpot_s", tpot_s), self.tpot_s),
+            "e2e": (_measured("e2e_s", e2e_s), self.e2e_s),
+        }
         return tuple(
             name
             for name, (value, limit) in measured.items()
             if limit is not None and not value <= limit
         )
+
+
+def _measured(name: str, value: float) -> float:
+    unknown = isinstance(value, float) and math.isnan(value)
+    return value if unknown else number(name, value, _MEASURED)

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from capmodel.words import one_line, shown
+from capmodel.workload.limits import whole_array
 from capmodel.workload.requests import Requests
 
 AZURE_VARIABLE_MAP = {
@@ -65,8 +66,8 @@ def read_trace(path: str | PathLike[str]) -> Requests:
 
 
 def read_azure(text: str, name: str = "trace") -> Requests:
-    """Azure 2023 (and 2024) inference traces from their CSV text."""
-    table = _csv(text, name).rename(columns=AZURE_VARIABLE_MAP)
+    """Azure 2023 (and 2024) inference traces from their CSV text. Raises ValueError."""
+    table = _csv(text, name, tuple(AZURE_VARIABLE_MAP)).rename(columns=AZURE_VARIABLE_MAP)
     stamps = pd.to_datetime(table["arrival_s"], errors="coerce", format="ISO8601", utc=True)
     if stamps.isna().any():
         row = int(np.argmax(stamps.isna().to_numpy()))
@@ -78,44 +79,78 @@ def read_azure(text: str, name: str = "trace") -> Requests:
 
 
 def read_plain(text: str, name: str = "trace") -> Requests:
-    """Our own CSV: `arrival_s` [s], `prompt_tokens`, `output_tokens`."""
-    table = _csv(text, name)
+    """Our own CSV: `arrival_s` [s], `prompt_tokens`, `output_tokens`. Raises ValueError."""
+    table = _csv(text, name, PLAIN_COLUMNS)
     seconds = pd.to_numeric(table["arrival_s"], errors="coerce").to_numpy(dtype=float)
     return _requests(seconds - seconds[0], table, name)
 
 
 def read_mooncake(text: str, name: str = "trace") -> Requests:
-    """Mooncake's JSON lines: timestamps [ms], lengths, ids of 512-token prefix blocks."""
-    rows = []
+    """Mooncake's JSON lines: timestamps [ms], lengths, ids of 512-token prefix blocks.
+
+    Raises ValueError naming the line.
+    """
+    name = _named(text, name)
+    rows, ids = [], []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            raise ValueError(f"{name}, line {number}: not JSON ({error.msg})") from error
+            raise ValueError(
+                f"{name}, line {number}: not JSON ({error.msg}), but expected one object a line"
+            ) from error
+        if not isinstance(row, dict):
+            raise ValueError(f"{name}, line {number}: {shown(row)}, but expected a JSON object")
         missing = [key for key in MOONCAKE_VARIABLE_MAP if key not in row and key != "hash_ids"]
-        if not isinstance(row, dict) or missing:
+        if missing:
             raise ValueError(f"{name}, line {number}: {', '.join(missing)} missing")
         rows.append(row)
+        if "hash_ids" in row or "hash_ids" in rows[0]:
+            ids.append(_ids(row.get("hash_ids"), f"{name}, line {number}"))
+    if not rows:
+        raise ValueError(f"{name} is empty, but expected one request per line")
     table = pd.DataFrame(rows).rename(columns=MOONCAKE_VARIABLE_MAP)
     milliseconds = pd.to_numeric(table["arrival_s"], errors="coerce").to_numpy(dtype=float)
     seconds = (milliseconds - milliseconds[0]) / 1e3
-    if "prefix_ids" not in table:
+    if not ids:
         return _requests(seconds, table, name)
-    ids = [np.asarray(value, dtype=np.int64) for value in table["prefix_ids"]]
+    if len(ids) < len(rows):
+        raise ValueError(f"{name}, line 1: hash_ids missing, but expected them in every line")
     offsets = np.concatenate([[0], np.cumsum([len(value) for value in ids])]).astype(np.int64)
     return _requests(seconds, table, name, np.concatenate(ids), offsets, MOONCAKE_BLOCK)
 
 
-def _csv(text: str, name: str) -> pd.DataFrame:
+def _ids(value: object, where: str) -> np.ndarray:
+    try:
+        return whole_array("hash_ids", value, "whole numbers from 0", 0, float(2**62))
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _named(text: object, name: object) -> str:
+    for said, value in (("text", text), ("name", name)):
+        if not isinstance(value, str):
+            raise ValueError(f"Got {said}={shown(value)}, but expected text")
+    return str(name)
+
+
+def _csv(text: str, name: str, columns: tuple[str, ...]) -> pd.DataFrame:
+    name = _named(text, name)
     try:
         table = pd.read_csv(io.StringIO(text), skipinitialspace=True)
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise ValueError(f"{name} is not a CSV table: {error}") from error
     if table.empty:
         raise ValueError(f"{name} has a header but no rows, but expected one request per row")
-    return table.rename(columns=str.strip)
+    table = table.rename(columns=lambda heading: str(heading).strip())
+    missing = [column for column in columns if column not in table]
+    if missing:
+        raise ValueError(
+            f"{name} has no column {', '.join(missing)}; it has {', '.join(map(str, table))}"
+        )
+    return table
 
 
 def _requests(

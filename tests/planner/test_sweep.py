@@ -61,7 +61,7 @@ def test_grid_axes_make_the_rows_asked_for():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"batch": []}, "batch=nothing"),
+        ({"batch": []}, r"batch=\[\]"),
         ({"batch": [0]}, "batch=0"),
         ({"context": [1.5]}, "context=1.5"),
         ({"context": [float("nan")]}, "context=nan"),

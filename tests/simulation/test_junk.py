@@ -4,6 +4,11 @@ Every argument of every function and class below is tried with every piece of ju
 a result, or a ValueError of one line with the argument's name and what was expected.
 """
 
+import inspect
+import json
+import pkgutil
+from importlib import import_module
+
 import numpy as np
 import pytest
 from step_times import DECODER
@@ -34,6 +39,7 @@ from capmodel.workload import (
     arrival_times,
     read_trace,
 )
+from capmodel.workload.traces import read_azure, read_mooncake, read_plain
 
 JUNK = [
     None, "x", "3", b"a", True, float("nan"), float("inf"), -float("inf"), -1, -1.5, 0, 2.5, 1j,
@@ -42,6 +48,8 @@ JUNK = [
 REQUESTS = Workload.fixed(100, 10, rate=1.0).draw(5)
 SERVER = Server(DECODER, 1000)
 RESULT = simulate(REQUESTS, SERVER)
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+MOONCAKE = {"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]}
 CASES = {
     Fixed: {"tokens": 10},
     Uniform: {"low": 1, "high": 5},
@@ -56,6 +64,11 @@ CASES = {
     Workload.fixed: {"input_len": 10, "output_len": 10, "rate": 1.0, "concurrency": None},
     Workload.fixed(1, 1, rate=1.0).draw: {"n": 3, "seed": 0},
     arrival_times: {"n": 3, "rate": 1.0, "cv": 1.0, "seed": 0},
+    Fixed(1).draw: {"n": 3, "rng": np.random.default_rng(0)},
+    Uniform(1, 5).draw: {"n": 3, "rng": np.random.default_rng(0)},
+    Lognormal(9.0, 1.0).draw: {"n": 3, "rng": np.random.default_rng(0)},
+    Empirical((1, 2)).draw: {"n": 3, "rng": np.random.default_rng(0)},
+    Slo(1.0, 1.0, 1.0).missed: {"ttft_s": 1.0, "tpot_s": 0.5, "e2e_s": 2.0},
     Slo: {"ttft_s": 1.0, "tpot_s": 1.0, "e2e_s": 1.0, "percentile": 95.0},
     Requests: {"arrival_s": [0.0, 1.0], "prompt_tokens": [1, 2], "output_tokens": [1, 2],
                "prefix_ids": [7], "prefix_offsets": [0, 1, 1], "prefix_block": 16, "name": "r"},
@@ -65,6 +78,11 @@ CASES = {
     REQUESTS.within_context: {"max_context": 1000, "most_refused": 0.01},
     REQUESTS.check_context: {"max_context": 1000},
     read_trace: {"path": None},
+    read_azure: {"text": f"{AZURE}2023-11-16 18:15:46,374,44", "name": "trace"},
+    read_plain: {"text": "arrival_s,prompt_tokens,output_tokens\n0,1,2", "name": "trace"},
+    read_mooncake: {"text": json.dumps(MOONCAKE), "name": "trace"},
+    FrontEnd(1.0, 1.0, 1.0).delay_s: {"step_s": 0.01, "in_system": 3},
+    PrefillPool(SERVER).transfer_s: {"tokens": 10},
     FrontEnd: {"fixed_s": 0.0, "steps": 0.0, "per_request_s": 0.0},
     front_end_of: {"engine": "vllm"},
     PrefillPool: {"server": SERVER, "replicas": 1, "transfer_s_per_token": 0.0,
@@ -96,6 +114,11 @@ NOT_ASKED = {
     "least_loaded", "mixed", "on_demand", "power_of_two", "prefill_first", "round_robin",
     "same_prefix", "shortest_prompt", "whole_request",
 }  # fmt: skip
+# What the rooms ask of each other: arguments are the package's own.
+INSIDE = {
+    "collect", "generator", "growth_of", "lengths_array", "prefix_lists", "seconds_array",
+    "settled_blocks", "whole_array",
+}  # fmt: skip
 
 
 def test_every_public_name_is_tried():
@@ -116,6 +139,60 @@ def test_junk_is_a_result_or_one_line_that_names_the_argument(function):
                 said = str(error)
                 assert len(said.splitlines()) == 1, (name, junk)
                 assert name in said or "cannot be read" in said or "expected" in said, (name, junk)
+
+
+def test_every_public_method_with_arguments_is_tried():
+    """Of the classes that a caller makes: what they do with an argument, they check."""
+    tried = {function.__qualname__ for function in CASES}
+    made = [one for one in CASES if inspect.isclass(one)]
+    for one in made:
+        for name, method in inspect.getmembers(one, callable):
+            if name.startswith("_") or len(inspect.signature(method).parameters) < 2:
+                continue
+            assert f"{one.__name__}.{name}" in tried, f"{one.__name__}.{name}"
+
+
+@pytest.mark.parametrize("room", [workload, simulation])
+def test_every_public_function_of_every_module_is_tried(room):
+    tried = {function.__name__ for function in CASES}
+    for info in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+        module = import_module(info.name)
+        for name, one in inspect.getmembers(module, inspect.isfunction):
+            if name.startswith("_") or one.__module__ != module.__name__:
+                continue
+            assert name in tried | NOT_ASKED | INSIDE, f"{info.name}.{name}"
+
+
+@pytest.mark.parametrize("junk", [5, "x", None, [1], {**MOONCAKE, "hash_ids": None},
+                                  {**MOONCAKE, "hash_ids": ["a"]}, {**MOONCAKE, "hash_ids": [-1]},
+                                  {**MOONCAKE, "hash_ids": [10**30]},
+                                  {**MOONCAKE, "timestamp": "x"},
+                                  {k: v for k, v in MOONCAKE.items() if k != "hash_ids"},
+                                  {**MOONCAKE, "input_length": None}])  # fmt: skip
+@pytest.mark.parametrize("first", [True, False])
+def test_a_line_of_junk_in_a_trace_is_one_line_that_says_where(junk, first):
+    lines = [json.dumps(junk), json.dumps(MOONCAKE)]
+    with pytest.raises(ValueError, match=r"expected|missing") as error:
+        read_mooncake("\n".join(lines if first else lines[::-1]), "trace")
+    assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2", f"{AZURE}", f"{AZURE}yesterday,1,2",
+                                  f"{AZURE}2023-11-16 18:15:46,x,2", '"'])  # fmt: skip
+def test_tables_of_junk_say_what_is_wrong(text):
+    for read in (read_azure, read_plain):
+        with pytest.raises(ValueError, match=r"trace|prompt_tokens"):
+            read(text, "trace")
+
+
+def test_a_promise_is_missed_by_what_is_not_known():
+    slo = Slo(ttft_s=1.0, tpot_s=0.1, e2e_s=5.0)
+    nan, inf = float("nan"), float("inf")
+    assert slo.missed(1.0, 0.1, 5.0) == ()
+    assert slo.missed(nan, nan, nan) == slo.missed(inf, inf, inf) == ("ttft", "tpot", "e2e")
+    for junk in (None, "1", True, -1.0, [1.0], 1j):
+        with pytest.raises(ValueError, match=r"^Got ttft_s="):
+            slo.missed(junk, 0.1)
 
 
 @pytest.mark.parametrize("junk", [None, "3", True, float("nan"), float("inf"), -1, 2.5, 1e300, []])
