@@ -1,5 +1,7 @@
 """capmodel ingest: benchmark files into one runs table."""
 
+import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,7 +58,7 @@ def command(
     from capmodel.quality import take_in
 
     given = Given({name: value for name, value in facts.items() if value is not None})  # type: ignore[misc]
-    with _progress(paths) as progress:
+    with _stopped_tidily(), _progress(paths) as progress:
         intake = take_in(paths, out, format_, given, progress)
     if as_json:
         options.print_json(_as_dict(intake))
@@ -65,6 +67,19 @@ def command(
     if not intake.rows_used:
         click.echo(f"capmodel: {_nothing(intake)}", err=True)
     return 1 if intake.refused or intake.set_aside["wrong_unit"] or not intake.rows_used else 0
+
+
+@contextmanager
+def _stopped_tidily() -> Iterator[None]:
+    """A SIGTERM (timeout, a batch system) ends as Ctrl-C does: no half-written file stays."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -153,7 +168,7 @@ def _print(intake: "Intake") -> None:
     for name, count in intake.set_aside.most_common():
         rows.add_row(f"  {name}", f"{count:,}", gloss(name))
     console.print(rows)
-    for doubt, count in intake.doubts.most_common():
+    for doubt, count in intake.doubts.most_common(_LISTED):
         click.echo(f"doubt: {doubt} ({count:,} row{'s' if count > 1 else ''})")
     for report in intake.refused:
         click.echo(f"{report.status}: {report.reason}", err=True)

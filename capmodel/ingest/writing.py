@@ -2,7 +2,8 @@
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -19,9 +20,28 @@ _ASIDE = ("run_id", "source", "engine", "model", "gpu", "batch_size", "context_l
 def write_runs(runs: pd.DataFrame, path: str | Path) -> Path:
     """Write a runs table as Parquet or CSV, by the ending of `path`; replaced whole.
 
-    Raises ValueError for another ending or a folder that is not there.
+    Raises ValueError for another ending or a folder that is not there, OSError where the system
+    does not let it be written.
     """
     path = check_target(path, (*PARQUET, ".csv"))
+    with writable(path):
+        _write_whole(runs, path)
+    return path
+
+
+@contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """What the system says against writing becomes an OSError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise OSError(
+            f"Got {path}, but it cannot be written: {why}; free space there or name another"
+        ) from error
+
+
+def _write_whole(runs: pd.DataFrame, path: Path) -> None:
     name = _beside(path)
     try:
         if path.suffix.lower() in PARQUET:
@@ -31,7 +51,6 @@ def write_runs(runs: pd.DataFrame, path: str | Path) -> Path:
         _put(name, path)
     finally:
         name.unlink(missing_ok=True)
-    return path
 
 
 def check_target(path: str | Path, endings: Sequence[str]) -> Path:
@@ -54,12 +73,18 @@ class Part:
     """Rows of one file on their way to `out`: used ones as Parquet, the others as CSV."""
 
     def __init__(self, out: Path) -> None:
-        self.used, self.aside = _beside(out), _beside(out)
+        self.out = out
+        with writable(out):
+            self.used, self.aside = _beside(out), _beside(out)
         self.rows = 0
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, used: pd.DataFrame, aside: pd.DataFrame) -> None:
         """Append a chunk; the columns of the first one, and those of RUNS, stay."""
+        with writable(self.out):
+            self._append(used, aside)
+
+    def _append(self, used: pd.DataFrame, aside: pd.DataFrame) -> None:
         if len(used):
             if self._writer is None:
                 names = list(dict.fromkeys([*used.columns, *(column.name for column in RUNS)]))
@@ -98,6 +123,11 @@ def join_parts(parts: Sequence[Part], out: Path) -> list[str]:
     filled = [part for part in parts if part.rows]
     if not parts:
         return []
+    with writable(out):
+        return _under_one_name(parts, filled, out)
+
+
+def _under_one_name(parts: Sequence[Part], filled: Sequence[Part], out: Path) -> list[str]:
     beside = beside_of(out)
     joined = _joined(filled, out) if len(filled) > 1 else (filled or parts)[0].used
     try:

@@ -37,14 +37,17 @@ from capmodel.runs import GPU_COLUMNS, SHAPE_COLUMNS, RunsError
 Progress = Callable[[int], None]
 
 
+_NAMED_BY = {"unknown_model": "--model", "unknown_gpu": "--gpu"}
+
+
 @dataclass(slots=True)
 class Intake:
     """What was read and what became of it.
 
     set_aside, flagged: rule -> rows. rows_made: decode steps made by differencing two runs.
     rows_read + rows_made = rows_used + all set aside. rows_unread: without a decode step, of
-    those set aside. doubts: what to doubt about a name -> rows used all the same. written: files
-    written.
+    those set aside. doubts: what to doubt about a name -> rows; those of an unknown engine are
+    used all the same, those of an unknown model or GPU set aside. written: files written.
     """
 
     files: list[FileReport] = field(default_factory=list)
@@ -79,6 +82,12 @@ class Intake:
                 doubt = engine_doubt(str(name))
                 if doubt and rows:
                     self.doubts[doubt] += int(rows)
+        for rule, flag in _NAMED_BY.items():
+            unknown = screened.aside[screened.aside["rule"] == rule]
+            for reason, rows in unknown["reason"].astype(str).value_counts().items():
+                what = str(reason).split(". ")[0].rstrip(".")
+                remedy = f"give {flag}, or translate the name in capmodel.toml"
+                self.doubts[f"{what}; {remedy}"] += int(rows)
 
     def merge(self, other: "Intake") -> None:
         """Add the counts of another intake."""

@@ -1,16 +1,22 @@
 """capmodel ingest: what it prints, writes and returns; large files chunk by chunk."""
 
+import errno
 import json
+import os
+import re
+import signal
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
+from click.exceptions import Abort
 from click.testing import CliRunner
 
 from capmodel.cli.ingest import command
 from capmodel.cli.profile import command as profile
 from capmodel.datasets import make_runs
-from capmodel.ingest import Given, large, read_runs, reading
+from capmodel.ingest import Given, large, read_runs, reading, writing
 from capmodel.quality import take_in
 
 FACTS = {"model": "llama-3-8b", "gpu": "h100-sxm", "tp": 1,
@@ -324,3 +330,57 @@ def test_a_large_batch_keeps_its_good_files(formats: Path, tmp_path: Path) -> No
     rows = answer["rows"]
     assert rows["read"] == 503 == rows["used"] + sum(rows["set_aside"].values())
     assert len(read_runs(tmp_path / "out.parquet")) == rows["used"]
+
+
+def test_names_of_no_catalogue_are_told_with_their_remedy(tmp_path: Path) -> None:
+    runs = make_runs(n=4, seed=1)[["engine", "weight_dtype", "kv_dtype", "batch_size",
+                                   "context_len", "step_time_s"]]  # fmt: skip
+    runs = runs.assign(
+        model=["our-llama", "our-llama", "llama-3-8b", "llama-3-8b"],
+        gpu=["h100-sxm", "h100-sxm", "rtx9999", "rtx9999"],
+    )
+    path = tmp_path / "runs.csv"
+    runs.to_csv(path, index=False)
+    _, answer = run(path)
+    model, gpu = sorted(answer["doubts"], reverse=True)
+    assert re.search("'our-llama'.*; give --model, or translate the name", model)
+    assert re.search("'rtx9999'.*; give --gpu, or translate the name", gpu)
+    assert set(answer["doubts"].values()) == {2}
+    assert answer["rows"]["set_aside"] == {"unknown_model": 2, "unknown_gpu": 2}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_full_disk_names_the_file_and_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, chunked: bool
+) -> None:
+    if chunked and ending == "csv":
+        pytest.skip("large inputs are written as Parquet")
+    path = tmp_path / "in.csv"
+    make_runs(n=5, seed=1).to_csv(path, index=False)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28]")
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", full)
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    if chunked:
+        monkeypatch.setattr(large, "LARGE_BYTES", 1)
+    with pytest.raises(OSError, match=r"out\.\w+, but it cannot be written: No space left"):
+        run(path, "-o", tmp_path / f"out.{ending}")
+    assert [found.name for found in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_a_sigterm_leaves_no_half_written_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "in.csv"
+    make_runs(n=5, seed=1).to_csv(path, index=False)
+    monkeypatch.setattr(large, "LARGE_BYTES", 1)
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(writing.Part, "write", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(Abort):
+        run(path, "-o", tmp_path / "out.parquet")
+    assert [found.name for found in tmp_path.iterdir()] == ["in.csv"]
+    assert signal.getsignal(signal.SIGTERM) is before

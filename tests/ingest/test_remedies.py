@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from capmodel.ingest import Given, files, read_files, read_runs
+from capmodel.quality import take_in
 from capmodel.runs import RunsError
 
 HEAD = "engine,model,gpu,weight_dtype,kv_dtype,batch_size,context_len,step_time_s"
@@ -161,3 +162,29 @@ def test_a_row_of_a_later_chunk_is_named_by_its_place_in_the_file(
     assert read_runs(path)["run_id"].tolist() == [f"argonne-{n}" for n in range(1, 12)]
     many[9] = many[9].replace(many[9].split(",")[6], "slow")
     assert "row 10, Latency: no number" in message(path, "\n".join([header, *many]))
+
+
+def test_what_an_earlier_call_set_aside_is_no_benchmark(tmp_path: Path, formats: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    given = Given({"gpu": "h100", "weight_dtype": "bf16", "kv_dtype": "bf16"})
+    take_in([formats / "vllm_serve.json"], out / "runs.csv", given=given)
+    again = take_in([out])
+    assert not again.refused
+    assert [report.status for report in again.files] == ["read", "no benchmark"]
+    assert "earlier call set aside" in again.files[1].reason
+    assert again.rows_used == 1
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_an_empty_name_is_not_the_folder_one_stands_in(name: str) -> None:
+    with pytest.raises(ValueError, match="empty name"):
+        read_files([name])
+
+
+def test_a_sidecar_in_another_encoding_is_told_apart(tmp_path: Path, formats: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes((formats / "vllm_serve.json").read_bytes())
+    (tmp_path / "run.json.toml").write_bytes('gpu = "h100"'.encode("utf-16"))
+    with pytest.raises(RunsError, match="save it as UTF-8"):
+        read_runs(path)
