@@ -136,7 +136,7 @@ for row in document["sensitivities_left_out"]:
 # Fleets that none beats on both cost and time per request.
 
 # %%
-pd.DataFrame(document["pareto"])
+pd.DataFrame(document["pareto"]).dropna(axis="columns", how="all")
 
 # %% [markdown]
 # ## Why the cache is paged

@@ -49,6 +49,7 @@ def _feasibility(plan: Row) -> dict[str, Any]:
 def _outcome(plan: Row) -> dict[str, Any]:
     best = plan["recommendation"]
     figures = {key: best[key] for key in (*_PARTS, "replicas", "n_gpus", "limited_by")}
+    figures["prefill_replicas"] = best.get("prefill_replicas")
     figures["dollars_per_hour"] = best["dollars_per_hour"]["estimate"]
     figures |= {key: value for key, value in plan["costs"].items() if key.startswith("per_")}
     figures["load_share"] = best["estimate"]["utilisation"]

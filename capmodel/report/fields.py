@@ -218,7 +218,12 @@ def shortened(text: str, at_most: int = 34) -> str:
 
 
 def fleet_name(row: Mapping[str, Any]) -> str:
-    """`'2 × (4 × h100-sxm)'`: replicas of a tensor-parallel group; `'4 × h100-sxm'` for one."""
+    """`'2 × (4 × h100-sxm)'`: replicas of a tensor-parallel group; `'4 × h100-sxm'` for one.
+
+    `'(1 + 2) × (4 × h100-sxm)'` where one replica takes the prompts alone and two decode.
+    """
     group = f"{row['tp']} × {row['gpu']}"
+    if row.get("prefill_replicas") is not None:
+        return f"({row['prefill_replicas']} + {row['decode_replicas']}) × ({group})"
     replicas = row.get("replicas")
     return group if replicas in (None, 1) else f"{replicas} × ({group})"

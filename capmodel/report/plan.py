@@ -10,12 +10,12 @@ from capmodel.report.figures import grade_picture, interval_picture, residual_pi
 from capmodel.report.glossary import GLOSSARY
 from capmodel.report.plan_choices import (
     alternatives_blocks,
-    money_blocks,
     rejected_blocks,
     reserve_blocks,
     sensitivity_blocks,
 )
 from capmodel.report.plan_decision import decision_blocks
+from capmodel.report.plan_money import money_blocks
 from capmodel.report.plan_sections import (
     latency_blocks,
     ledger_blocks,

@@ -1,84 +1,18 @@
-"""What else could be done: money, what moves it, other fleets, and why they were not taken."""
+"""What else could be done: what moves the cost, other fleets, and why they were not taken."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from capmodel.report.document import Block, Bullets, Column, Pairs, Table, Text
-from capmodel.report.fields import SHORT_STAGES, STAGES, cell, fleet_name, limit_words, pairs
-from capmodel.report.numbers import number, whole
+from capmodel.report.document import Block, Bullets, Column, Table, Text
+from capmodel.report.fields import SHORT_STAGES, STAGES, cell, fleet_name, limit_words
+from capmodel.report.numbers import whole
 from capmodel.report.plan_figures import tornado_picture
 from capmodel.units import format_dollars
 
 Row = Mapping[str, Any]
 # More rows than this stand in plan.json alone; the document says how many.
 MOST_ROWS = 40
-
-
-def money_blocks(plan: Row) -> list[Block]:
-    """Cost an hour and a million tokens, the load from which an API is dearer, energy."""
-    best, costs, price = plan["recommendation"], plan["costs"], _price(plan)
-    cost = best["dollars_per_hour"]
-    rows = [
-        (
-            "The fleet, an hour",
-            *(format_dollars(cost[end]) for end in ("low", "estimate", "high")),
-        ),
-        ("One GPU, an hour", *(format_dollars(price[end]) for end in ("low", "estimate", "high"))),
-    ]
-    kind = "given for this plan" if price["given"] else f"not given; from {price['source']}"
-    blocks: list[Block] = [
-        Table(
-            f"Cost. The price of a GPU was {kind}. Low and high combine the price's range with the "
-            "step time's.",
-            (Column(""), Column("Low", True), Column("Estimate", True), Column("High", True)),
-            tuple(rows),
-        ),
-        Text("", lead="At the mean load."),
-        Pairs(pairs(costs, "capacity_per_s")),
-    ]
-    if costs.get("capacity_per_s") is not None:
-        promised = any(plan["slo"].get(f"{name}_s") is not None for name in ("ttft", "tpot", "e2e"))
-        blocks.append(
-            Text(
-                f"{number(costs['capacity_per_s'])} requests a second"
-                + (" within the promises." if promised else ", whatever their latency."),
-                lead="The most this fleet carries.",
-            )
-        )
-    if plan["break_even"]:
-        blocks.append(
-            Table(
-                "Where the fleet costs as much as an API that bills every token alike; above that "
-                "load the fleet is cheaper.",
-                (
-                    Column("API price [$/M tokens]", True),
-                    Column("Requests a second", True),
-                    Column("Tokens a day", True),
-                    Column("Within this fleet"),
-                ),
-                tuple(
-                    (
-                        cell("api_price", row["api_price"]),
-                        number(row["requests_per_s"]),
-                        number(row["tokens_per_day"]),
-                        cell("", row["reachable"]),
-                    )
-                    for row in plan["break_even"]
-                ),
-            )
-        )
-    if plan["energy"]:
-        blocks += [
-            Text("Every GPU at its rated power all the time.", lead="Energy, at most."),
-            Pairs(pairs(plan["energy"])),
-        ]
-    return blocks
-
-
-def _price(plan: Row) -> Row:
-    price: Row = plan["recommendation"]["price_per_gpu_hour"]
-    return price
 
 
 def reserve_blocks(plan: Row) -> list[Block]:
@@ -199,6 +133,9 @@ def alternatives_blocks(plan: Row) -> list[Block]:
     best = plan["recommendation"]
     rows = [{**best, "dollars_per_hour": best["dollars_per_hour"]["estimate"]}]
     rows += plan["alternatives"][:MOST_ROWS]
+    instead = plan.get("measured_instead")
+    if instead and not any(all(row.get(k) == instead.get(k) for k in _SAME) for row in rows):
+        rows.append(instead)
     blocks: list[Block] = [_front(plan["pareto"], best), _costs(rows), _operations(rows)]
     if plan["tried"]:
         blocks.insert(
@@ -214,7 +151,22 @@ def alternatives_blocks(plan: Row) -> list[Block]:
         blocks.append(Text(f"{whole(left)} dearer fleets more stand in plan.json.", small=True))
     if plan["tried"]:
         blocks.append(_tried(plan["tried"]))
+    if instead:
+        blocks.append(_instead(instead))
+    if any(row.get("prefill_replicas") is not None for row in (*rows, *plan["pareto"])):
+        text = "(1 + 2) × ...: one replica takes the prompts alone, two decode."
+        blocks.insert(0, Text(text, small=True))
     return blocks
+
+
+def _instead(row: Row) -> Table:
+    how = "from a simulation of its own" if row["simulated"] else "by steady-state estimate"
+    return Table(
+        f"The cheapest fleet that measured runs cover better than the chosen one: "
+        f"{row['covered']}. Times in ms, {how}.",
+        (*_FLEET, Column("$/h", True), Column("TTFT p95", True), Column("TPOT p95", True)),
+        ((*_named(row), *_cells(row, "dollars_per_hour", "ttft_p95_s", "tpot_p95_s")),),
+    )
 
 
 def _front(rows: Sequence[Row], best: Row) -> Table:
@@ -237,11 +189,13 @@ def _front(rows: Sequence[Row], best: Row) -> Table:
             )
             for row in rows
         ),
-        strong=tuple(i for i, row in enumerate(rows) if all(row[k] == best[k] for k in _SAME)),
+        strong=tuple(
+            i for i, row in enumerate(rows) if all(row.get(k) == best.get(k) for k in _SAME)
+        ),
     )
 
 
-_SAME = ("gpu", "tp", "weight_dtype", "kv_dtype", "replicas")
+_SAME = ("gpu", "tp", "weight_dtype", "kv_dtype", "replicas", "prefill_replicas")
 
 
 _FLEET = (Column("Fleet"), Column("Weights"), Column("Cache"))

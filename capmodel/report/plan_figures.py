@@ -132,7 +132,8 @@ def cost_picture(plan: Row) -> Picture:
     for row, latency in points:
         if latency is None:
             continue
-        key = (row["gpu"], row["tp"], row["weight_dtype"], row["kv_dtype"], row["replicas"])
+        parts = ("gpu", "tp", "weight_dtype", "kv_dtype", "replicas", "prefill_replicas")
+        key = tuple(row.get(part) for part in parts)
         name = f"{shortened(fleet_name(row), 28)}, {row['weight_dtype']}/{row['kv_dtype']}"
         seen.setdefault(
             key, Candidate(name, latency, row["dollars_per_hour"], True, chosen=row is fleets[0])

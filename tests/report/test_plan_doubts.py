@@ -166,3 +166,35 @@ def test_fleets_left_out_of_the_figure_are_counted():
     far = {**best, "gpu": "far", "dollars_per_hour": 1e5}
     made["alternatives"].append(copy.deepcopy(far))
     assert "Not drawn: 1 whose cost" in decision_blocks(made)[-1].caption
+
+
+def test_a_divided_fleet_says_which_replicas_do_what():
+    made = plans.plan()
+    best = made["recommendation"]
+    split = {"replicas": 3, "prefill_replicas": 1, "decode_replicas": 2}
+    made["recommendation"] = {**best, **split}
+    assert "(1 for prompts alone, 2 to decode)" in _first(made, Verdict).text
+    made["pareto"] = [{**made["pareto"][0], **split}]
+    blocks = _section(made, "Alternatives")
+    assert isinstance(blocks[0], Text)
+    assert "takes the prompts alone" in blocks[0].text
+    fleets = [row[0] for block in blocks if isinstance(block, Table) for row in block.rows]
+    assert any(fleet.startswith("(1 + 2) × ") for fleet in fleets)
+
+
+def test_a_fleet_on_firmer_ground_is_named_and_its_figures_listed():
+    made = plans.plan()
+    best = made["recommendation"]
+    firmer = {
+        **best, "gpu": "measured-gpu", "dollars_per_hour": 123.0, "covered": "wholly",
+        "simulated": True, "ttft_p95_s": 0.4, "tpot_p95_s": 0.03,
+    }  # fmt: skip
+    made["measured_instead"] = firmer
+    assert "measured-gpu" in _said(made, "On firmer ground.")
+    assert "$123.00" in _said(made, "On firmer ground.")
+    tables = [b for b in _section(made, "Alternatives") if isinstance(b, Table)]
+    # Among the fleets, and with its own latencies.
+    assert sum("measured-gpu" in str(table.rows) for table in tables) == 2
+    made["measured_instead"] = None
+    texts = [b.lead for b in decision_blocks(made) if isinstance(b, Text)]
+    assert "On firmer ground." not in texts
