@@ -13,7 +13,7 @@ from capmodel.service.answers import answer_kv, answer_predict, candidates_of, c
 from capmodel.service.bodies import FitBody, GradeBody, KvBody, LabQuery, PlanBody, PredictBody
 from capmodel.service.errors import Problems, Refused, problem
 from capmodel.service.forms import RUNS_CONTENT, read_runs_body
-from capmodel.service.jobs import Jobs
+from capmodel.service.jobs import Jobs, ending
 from capmodel.service.metrics import JOBS
 from capmodel.service.plain import json_response
 from capmodel.service.settings import Settings
@@ -160,6 +160,8 @@ async def _while_waited_for(request: Request, work: Coroutine[Any, Any, Any]) ->
         if not working.done():
             raise Refused(499, [problem("", "a client that waits", "the client went away")])
         return working.result()
+    except asyncio.CancelledError:  # of a queue that is given up
+        raise ending() from None
     finally:
         working.cancel()
         gone.cancel()

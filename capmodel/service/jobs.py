@@ -33,6 +33,12 @@ class _TimeUp(BaseException):
     """Raised by the alarm; a BaseException, so that no `except Exception` keeps it."""
 
 
+def ending() -> Refused:
+    """The answer to what is not done when the service ends."""
+    text = "the service is ending; try again"
+    return Refused(503, [problem("", "a service that goes on", text)], retry_s=5)
+
+
 class Jobs:
     """Processes that answer one request each at a time. Use `start` once, `run` many times."""
 
@@ -78,9 +84,11 @@ class Jobs:
     async def run(self, job: Job, body: Mapping[str, Any], timeout_s: float) -> Any:
         """The result of `job(body)`, computed elsewhere.
 
-        Raises Refused: 422 with the package's own words, 503 where too many wait, 504 where it
-        takes longer than `timeout_s`. Cancelled, it ends the process that was at it.
+        Raises Refused: 422 with the package's own words, 503 where too many wait or the service
+        ends, 504 where it takes longer than `timeout_s`. Cancelled, it ends the process at it.
         """
+        if self._closed:
+            raise ending()
         if self.waiting >= self._settings.waiting:
             text = f"at most {self._settings.waiting} requests of this kind at once"
             raise Refused(503, [problem("", text, f"too busy: {text}; try again")], retry_s=2)
@@ -124,7 +132,7 @@ class Jobs:
         except (EOFError, OSError):  # it is no more
             if process is not None:
                 self._forget(process)
-            return False, given_up
+            return False, ending() if self._closed else given_up
         except BaseException:
             if process is not None:
                 self._forget(process)

@@ -1,5 +1,6 @@
 """Running the service: everything is loaded once, then the workers are forked and watched."""
 
+import asyncio
 import contextlib
 import gc
 import os
@@ -10,11 +11,15 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from capmodel.service.settings import Settings
 
+if TYPE_CHECKING:
+    from capmodel.service.jobs import Jobs
+
 _AGAIN_S = 1.0  # before a worker that died young is started again
+_END_S = 3  # that jobs have to end when the service is told to
 _IDLE_S = 30.0  # that a connection may wait for its next request
 
 
@@ -81,12 +86,12 @@ def _serve(listening: Listening, workers: int, settings: Settings, access_log: b
     listening.socket.listen(2048)
     print(f"capmodel answers at {listening.url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
     if workers == 1:
-        _run(app, listening, access_log)
+        _run(app, jobs, listening, access_log)
     else:
-        _watch(app, listening, workers, access_log)
+        _watch(app, jobs, listening, workers, access_log)
 
 
-def _run(app: Any, listening: Listening, access_log: bool) -> None:
+def _run(app: Any, jobs: "Jobs", listening: Listening, access_log: bool) -> None:
     """Answer requests in this process."""
     import uvicorn
 
@@ -101,12 +106,19 @@ def _run(app: Any, listening: Listening, access_log: bool) -> None:
         date_header=False,
         timeout_keep_alive=int(_IDLE_S),
         limit_concurrency=1000,
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=_END_S + 2,
     )
-    uvicorn.Server(config).run(sockets=[listening.socket])
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """What is not done in some seconds is answered too: that the service is ending."""
+            asyncio.get_running_loop().call_later(_END_S, jobs.close)
+            await super().shutdown(sockets)
+
+    Server(config).run(sockets=[listening.socket])
 
 
-def _watch(app: Any, listening: Listening, workers: int, access_log: bool) -> None:
+def _watch(app: Any, jobs: "Jobs", listening: Listening, workers: int, access_log: bool) -> None:
     """Keep `workers` processes; end them all when told to end."""
     started: dict[int, float] = {}
     watched, held = os.pipe()  # `held` is open in this process only
@@ -121,7 +133,7 @@ def _watch(app: Any, listening: Listening, workers: int, access_log: bool) -> No
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.close(held)
             threading.Thread(target=_end_after, args=(watched,), daemon=True).start()
-            _run(app, listening, access_log)
+            _run(app, jobs, listening, access_log)
             code = 0
         except (KeyboardInterrupt, _Ended):
             code = 0

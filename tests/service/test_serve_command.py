@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -154,6 +155,37 @@ def test_told_to_end_it_ends_with_its_jobs(tmp_path: Path, sign: signal.Signals)
         assert service.wait(timeout=60) == 0
         assert is_gone(url)  # the port is free: no process of it is left
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_what_is_not_done_when_it_ends_is_told_so() -> None:
+    """A search of the whole catalogue by many clients takes one process longer than the end."""
+    plan = {"model": "llama-3-8b", "rate": 1, "input_len": 99, "output_len": 9}
+    found: list[tuple[int, str]] = []
+
+    def ask_for_a_plan(address: str) -> None:
+        host = re.search(r"//(.*):(\d+)/", address)
+        assert host
+        client = http.client.HTTPConnection(host.group(1), int(host.group(2)), timeout=120)
+        client.request("POST", "/v1/plan", json.dumps(plan), {"content-type": "application/json"})
+        answer = client.getresponse()
+        found.append((answer.status, answer.read().decode()))
+
+    with running("--jobs", "1") as (service, url):
+        clients = [threading.Thread(target=ask_for_a_plan, args=(url,)) for _ in range(24)]
+        for client in clients:
+            client.start()
+        time.sleep(1.5)
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(timeout=60) == 0
+        for client in clients:
+            client.join()
+        assert service.stderr is not None
+        assert "Traceback" not in service.stderr.read()
+    assert {status for status, _ in found} <= {200, 503}
+    ended = [text for status, text in found if status == 503]
+    assert ended
+    assert all("the service is ending" in text for text in ended)
 
 
 @pytest.mark.slow
