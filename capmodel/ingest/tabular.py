@@ -64,8 +64,15 @@ def read_csv(document: Document, text: Sequence[str] | None = None) -> pd.DataFr
     Raises RunsError where it is no table.
     """
     with _naming(document.path, document.delimiter):
-        table: pd.DataFrame = pd.read_csv(document.path, **_options(document, text))
-        return table
+        return _without_blank_end(pd.read_csv(document.path, **_options(document, text)))
+
+
+def _without_blank_end(table: pd.DataFrame) -> pd.DataFrame:
+    """Without the rows of empty cells that a spreadsheet writes below its last one."""
+    end = len(table)
+    while end and all(cell == "" or cell != cell for cell in table.iloc[end - 1]):
+        end -= 1
+    return table if end == len(table) else table.iloc[:end]
 
 
 def csv_chunks(document: Document, rows: int) -> Iterator[pd.DataFrame]:

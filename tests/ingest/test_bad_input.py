@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from capmodel.datasets import make_runs
 from capmodel.ingest import Given, read_files, read_runs
 from capmodel.runs import RunsError
 
@@ -252,3 +253,11 @@ def test_own_table_round_trips_through_csv_and_parquet(tmp_path: Path) -> None:
         again = tmp_path / name
         runs.to_csv(again, index=False) if name.endswith("csv") else runs.to_parquet(again)
         assert read_runs(again)["step_time_s"].tolist() == runs["step_time_s"].tolist()
+
+
+def test_empty_rows_below_a_spreadsheet_are_no_rows(tmp_path: Path) -> None:
+    runs, path = make_runs(30, seed=3), tmp_path / "runs.csv"
+    runs.to_csv(path, index=False)
+    before = read_runs(path)
+    path.write_text(path.read_text() + ("," * (runs.shape[1] - 1) + "\n") * 3)
+    pd.testing.assert_frame_equal(read_runs(path), before)
