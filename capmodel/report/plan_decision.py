@@ -91,7 +91,6 @@ def _feasible(plan: Row) -> list[Block]:
         _felt(plan),
         Text(_binds(plan), lead="What binds."),
         Text(_how_sure(plan), lead="How sure."),
-        *_measured_instead(plan.get("measured_instead")),
         Text(_one_fails(plan), lead="While one replica is down."),
         Text(
             f"Set max_num_seqs to {whole(clients['max_num_seqs'])} on every replica and let at "
@@ -306,19 +305,6 @@ def _held_out(calibration: Row) -> str:
         return ""
     left_out = "deployments" if split == "deployment" else "GPUs"
     return f"On {left_out} left out of the fit the estimate is {percent(error)} off on average. "
-
-
-def _measured_instead(row: Row | None) -> list[Block]:
-    if not row:
-        return []
-    return [
-        Text(
-            f"{fleet_name(row)}, weights in {row['weight_dtype']}, KV cache in {row['kv_dtype']}, "
-            f"for {format_dollars(row['dollars_per_hour'])} an hour: measured runs cover it "
-            f"{row['covered']}, and the chosen fleet less.",
-            lead="On firmer ground.",
-        )
-    ]
 
 
 def _one_fails(plan: Row) -> str:

@@ -140,7 +140,7 @@ def cost_picture(plan: Row) -> Picture:
         )
     fleets_seen = list(seen.values())
     near = near_the_front(fleets_seen)
-    with figure(6.7, 2.8) as fig:
+    with figure(6.7, 2.6) as fig:
         draw_cost_latency(fig.subplots(), near, "Mean time of a request")
         svg = to_svg(fig, text_as_text=True)
     front = "; ".join(

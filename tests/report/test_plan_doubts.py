@@ -182,7 +182,7 @@ def test_a_divided_fleet_says_which_replicas_do_what():
     assert any(fleet.startswith("(1 + 2) × ") for fleet in fleets)
 
 
-def test_a_fleet_on_firmer_ground_is_named_and_its_figures_listed():
+def test_the_figures_of_a_fleet_on_firmer_ground_are_listed():
     made = plans.plan()
     best = made["recommendation"]
     firmer = {
@@ -190,11 +190,8 @@ def test_a_fleet_on_firmer_ground_is_named_and_its_figures_listed():
         "simulated": True, "ttft_p95_s": 0.4, "tpot_p95_s": 0.03,
     }  # fmt: skip
     made["measured_instead"] = firmer
-    assert "measured-gpu" in _said(made, "On firmer ground.")
-    assert "$123.00" in _said(made, "On firmer ground.")
     tables = [b for b in _section(made, "Alternatives") if isinstance(b, Table)]
     # Among the fleets, and with its own latencies.
     assert sum("measured-gpu" in str(table.rows) for table in tables) == 2
     made["measured_instead"] = None
-    texts = [b.lead for b in decision_blocks(made) if isinstance(b, Text)]
-    assert "On firmer ground." not in texts
+    assert "measured-gpu" not in str(_section(made, "Alternatives"))
