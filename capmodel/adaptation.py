@@ -6,12 +6,13 @@ to lie where those of the pairs already fitted lie, as far apart as these are fr
 the median, PHYSICS section 6). What is then left near the runs is a small correction.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from capmodel.curves import KernelCurves
 from capmodel.estimators import Corrected, Roofline
 from capmodel.regressor import ROOFLINE, LocalCorrection, TrafficRegressor
 from capmodel.roofline import (
@@ -64,43 +65,49 @@ def prior_of(roofline: RooflineRegressor, but: tuple[str, str] | None = None) ->
 
 def adapt_pair(
     estimator: Corrected, pair: tuple[str, str], rows: pd.DataFrame
-) -> tuple[RooflineCoefficients, LocalCorrection]:
-    """Coefficients and correction of one engine and GPU after `rows` of it.
+) -> tuple[RooflineCoefficients, LocalCorrection, KernelCurves | None]:
+    """Coefficients, correction and kernel curves of one engine and GPU after `rows` of it.
 
     rows: rows of `add_features` with `step_time_s`. A pair that is fitted already keeps its
-    coefficients up to one factor, and its correction gains the new rows.
+    coefficients and curves up to one factor, and its correction gains the new rows.
     """
     roofline = estimator.physics.roofline
     target = rows["step_time_s"].to_numpy(float)
-    known = roofline.coefficients_.get(pair)
+    known, curves = roofline.coefficients_.get(pair), estimator.curves.get(pair)
     if known is None:
         found = _shrunk(design(rows), target, prior_of(roofline, pair))
     else:
         missed = np.log(target / estimator.predict(rows))
         weight = len(rows) * SHIFT**2 / (len(rows) * SHIFT**2 + SCATTER**2)
-        found = _scaled(known, float(np.exp(weight * np.median(missed))))
+        factor = float(np.exp(weight * np.median(missed)))
+        found = _scaled(known, factor)
+        curves = replace(curves, scale=curves.scale * factor) if curves is not None else None
     changed = RooflineRegressor(coefficients_={**roofline.coefficients_, pair: found})
     physics = Roofline(roofline=changed)
     before = estimator.correction if known is not None else TrafficRegressor()
-    base = Corrected(physics=physics, correction=before).predict(rows)
+    of_pair = {pair: curves} if curves is not None else {}
+    base = Corrected(physics=physics, correction=before, curves=of_pair).predict(rows)
     local = TrafficRegressor(ridge=RIDGE, min_rows=1)
     local.fit(rows.assign(**{ROOFLINE: base}), target)
-    return found, _joined(before.corrections_.get(pair), local.corrections_[pair])
+    return found, _joined(before.corrections_.get(pair), local.corrections_[pair]), curves
 
 
 def adapted(estimator: Corrected, rows: pd.DataFrame) -> Corrected:
     """A new estimator with every engine and GPU of `rows` adapted to them."""
     coefficients = dict(estimator.physics.roofline.coefficients_)
-    corrections = dict(estimator.correction.corrections_)
+    corrections, curves = dict(estimator.correction.corrections_), dict(estimator.curves)
     for key, own in rows.groupby(["engine", "gpu"], sort=True, observed=True):
         pair = (str(key[0]), str(key[1]))
-        coefficients[pair], corrections[pair] = adapt_pair(estimator, pair, own)
+        coefficients[pair], corrections[pair], changed = adapt_pair(estimator, pair, own)
+        if changed is not None:
+            curves[pair] = changed
     roofline = RooflineRegressor(
         min_rows=estimator.physics.roofline.min_rows, coefficients_=coefficients
     )
     return Corrected(
         physics=Roofline(roofline=roofline),
         correction=TrafficRegressor(corrections_=corrections),
+        curves=curves,
     )
 
 

@@ -158,9 +158,11 @@ class Calibration:
         chosen = self._engine_for(engine, card.name)
         roofline = self.estimator.physics.roofline
         level, known = self._standing(chosen, card.name, shape.name, weight, cache, tp)
-        correction = None
+        correction = kernels = None
         if method == "regressor":
             correction = self.estimator.local(level, card.name)
+        if method == "regressor" and pp == dp == 1:
+            kernels = self.estimator.kernels(level, shape, card, weight, cache, tp)
         own = self.coverage.get((level[0], level[1])) if len(level) == 2 else None
         lacks = own.lacks(shape.name, weight, cache, tp) if own is not None else ()
         factors = self.intervals.log_factors(level, known, method) if self.intervals else ()
@@ -169,7 +171,7 @@ class Calibration:
             peak_flops_per_s=card.matmul_flops_per_s(weight), tp=tp, pp=pp, dp=dp,
             kv_dtype=cache, correction=correction, calibration_id=self.calibration_id,
             basis=" on ".join(level) or "all engines and GPUs pooled", log_factors=factors,
-            coverage=own, lacks=lacks,
+            coverage=own, lacks=lacks, kernels=kernels,
         )  # fmt: skip
 
     def adapt(

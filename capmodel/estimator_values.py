@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from capmodel.curves import Curve, KernelCurves
 from capmodel.estimators import Corrected, Roofline
+from capmodel.operators import KINDS
 from capmodel.pooling import SharedCorrection
 from capmodel.regressor import COORDINATES, LocalCorrection, TrafficRegressor
 from capmodel.roofline import NAMES, RooflineCoefficients, RooflineRegressor
@@ -19,7 +21,9 @@ def estimator_to_dict(estimator: Corrected) -> dict[str, Any]:
     roofline = estimator.physics.roofline.coefficients_
     shared = estimator.shared
     corrections = {} if shared is not None else estimator.correction.corrections_
-    found = {} if shared is None else {"shared": _shared_entry(shared)}
+    found: dict[str, Any] = {} if shared is None else {"shared": _shared_entry(shared)}
+    if estimator.curves:
+        found["curves"] = [_curves_entry(key, own) for key, own in estimator.curves.items()]
     return {
         "terms": list(NAMES),
         "coordinates": list(COORDINATES),
@@ -65,7 +69,13 @@ def estimator_from_dict(content: dict[str, Any]) -> Corrected:
         for key in roofline.coefficients_:
             if len(key) == 2:
                 correction.corrections_[key[0], key[1]] = shared.local(key[0], key[1])
-    return Corrected(physics=Roofline(roofline=roofline), correction=correction, shared=shared)
+    curves = {
+        (str(entry["engine"]), str(entry["gpu"])): _curves_from(entry)
+        for entry in content.get("curves", ())
+    }
+    return Corrected(
+        physics=Roofline(roofline=roofline), correction=correction, shared=shared, curves=curves
+    )
 
 
 def _shared_from(entry: dict[str, Any]) -> SharedCorrection:
@@ -78,9 +88,29 @@ def _shared_from(entry: dict[str, Any]) -> SharedCorrection:
     return SharedCorrection(landmarks, weights, names[0], names[1], names[2], low, high)
 
 
-def _landmarks(values: Any) -> Array:
+def _curves_from(entry: dict[str, Any]) -> KernelCurves:
+    curves = {str(own["kind"]): _curve_from(own) for own in entry["kinds"]}
+    low, high = _numbers(entry["range"], 2)
+    scale = _numbers([entry["scale"]], 1)[0]
+    return KernelCurves(curves, int(entry["rows"]), low, high, scale)
+
+
+def _curve_from(entry: dict[str, Any]) -> Curve:
+    kind = KINDS[str(entry["kind"])]
+    if entry["coordinates"] != list(kind.coordinates):
+        raise ValueError(f"coordinates of {entry['kind']} are not those of this capmodel")
+    landmarks = _landmarks(entry["landmarks"], len(kind.coordinates))
+    return Curve(
+        landmarks, np.array(_numbers(entry["weights"], len(landmarks))),
+        np.array(_numbers(entry["centre"], landmarks.shape[1])),
+        np.array(_numbers(entry["slopes"], landmarks.shape[1])),
+        _numbers([entry["level"]], 1)[0],
+    )  # fmt: skip
+
+
+def _landmarks(values: Any, width: int = len(COORDINATES)) -> Array:
     landmarks = np.array(values, dtype=float)
-    if landmarks.ndim != 2 or landmarks.shape[1] != len(COORDINATES):
+    if landmarks.ndim != 2 or landmarks.shape[1] != width:
         raise ValueError("landmarks do not have the coordinates' width")
     if not np.isfinite(landmarks).all():
         raise ValueError("landmarks are not all finite")
@@ -119,7 +149,24 @@ def _shared_entry(own: SharedCorrection) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _expansion(own: LocalCorrection | SharedCorrection) -> dict[str, Any]:
+def _curves_entry(key: tuple[str, str], own: KernelCurves) -> dict[str, Any]:
+    return {
+        "engine": key[0], "gpu": key[1], "rows": own.n_rows, "scale": rounded(own.scale),
+        "range": [rounded(own.low), rounded(own.high)],
+        "kinds": [
+            {
+                "kind": kind, "coordinates": list(KINDS[kind].coordinates),
+                "level": rounded(curve.level),
+                "centre": [rounded(value) for value in curve.centre],
+                "slopes": [rounded(value) for value in curve.slopes],
+                **_expansion(curve),
+            }
+            for kind, curve in own.curves.items()
+        ],
+    }  # fmt: skip
+
+
+def _expansion(own: LocalCorrection | SharedCorrection | Curve) -> dict[str, Any]:
     return {
         "landmarks": [[round(float(v), 6) for v in row] for row in own.landmarks],
         "weights": [rounded(value) for value in own.weights],

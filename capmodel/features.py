@@ -5,6 +5,8 @@ over the rows, so a million rows cost about a second.
 """
 
 from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +70,25 @@ def add_features(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.assign(**added)
 
 
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A model as served: what all its rows share."""
+
+    shape: ModelShape
+    gpu: Gpu
+    weight_dtype: str
+    kv_dtype: str
+    tp: int
+    dp: int
+
+
+def deployments(runs: pd.DataFrame) -> tuple[list[Deployment], npt.NDArray[np.intp]]:
+    """The distinct deployments of `runs`, and which of them each row is of, (rows,)."""
+    keys = _deployment_keys(runs)
+    codes, first = _row_codes(runs, keys)
+    return _distinct(runs, keys, first), codes
+
+
 def _deployment_keys(runs: pd.DataFrame) -> list[str]:
     needed = ["model", "gpu", "weight_dtype", "kv_dtype", "batch_size", "context_len"]
     missing = [name for name in needed if name not in runs]
@@ -97,18 +118,22 @@ def _row_codes(
 def _deployments(
     runs: pd.DataFrame, keys: list[str], first: npt.NDArray[np.intp]
 ) -> tuple[list[StepTraffic], list[Gpu], Array]:
-    traffic, gpus, peaks = [], [], []
+    found = _distinct(runs, keys, first)
+    traffic = [step_traffic(d.shape, d.weight_dtype, d.kv_dtype, d.tp, d.dp) for d in found]
+    peaks = [d.gpu.matmul_flops_per_s(d.weight_dtype) for d in found]
+    return traffic, [d.gpu for d in found], np.array(peaks)
+
+
+def _distinct(runs: pd.DataFrame, keys: list[str], first: npt.NDArray[np.intp]) -> list[Deployment]:
+    found = []
     for values in runs[keys].iloc[first].itertuples(index=False, name=None):
         row = dict(zip(keys, values, strict=True))
-        gpu = _gpu_of(row)
-        dtype = weight_dtype_name(str(row["weight_dtype"]))
-        gpus.append(gpu)
-        peaks.append(gpu.matmul_flops_per_s(dtype))
+        gpu, dtype = _gpu_of(row), weight_dtype_name(str(row["weight_dtype"]))
+        gpu.matmul_flops_per_s(dtype)  # a GPU without a peak for it is named before anything else
         tp, dp = (int(row.get(name) or 1) for name in ("tp", "dp"))
-        traffic.append(
-            step_traffic(shape_of_row(row), dtype, kv_dtype_name(str(row["kv_dtype"])), tp, dp)
-        )
-    return traffic, gpus, np.array(peaks)
+        cache = kv_dtype_name(str(row["kv_dtype"]))
+        found.append(Deployment(shape_of_row(row), gpu, dtype, cache, tp, dp))
+    return found
 
 
 def shape_of_row(row: dict[str, Hashable]) -> ModelShape:
@@ -125,7 +150,12 @@ def shape_of_row(row: dict[str, Hashable]) -> ModelShape:
             "give all of them or none"
         )
     whole = {name: int(value) for name, value in given.items()}  # type: ignore[call-overload]
-    return shape_from_columns(name=str(row["model"]), **whole)
+    return _shape_from(str(row["model"]), tuple(whole.items()))
+
+
+@lru_cache(maxsize=4096)
+def _shape_from(name: str, columns: tuple[tuple[str, int], ...]) -> ModelShape:
+    return shape_from_columns(name=name, **dict(columns))
 
 
 def _gpu_of(row: dict[str, Hashable]) -> Gpu:

@@ -145,7 +145,7 @@ class TrafficRegressor:
         points = coordinates(features)
         self.corrections_ = {
             pair: self._fit_one(points[rows], target[rows])
-            for pair, rows in _pairs(features)
+            for pair, rows in pairs_of(features)
             if len(rows) >= self.min_rows
         }
         return self
@@ -159,7 +159,7 @@ class TrafficRegressor:
         """Log correction and similarity of each row; both 0 for an unknown engine or GPU."""
         value, near = np.zeros(len(features)), np.zeros(len(features))
         points = coordinates(features)
-        for pair, rows in _pairs(features):
+        for pair, rows in pairs_of(features):
             local = self.corrections_.get(pair)
             if local is not None:
                 value[rows], near[rows] = local(points[rows])
@@ -184,7 +184,7 @@ class TrafficRegressor:
         )
 
 
-def _pairs(features: pd.DataFrame) -> Iterator[tuple[tuple[str, str], npt.NDArray[np.intp]]]:
+def pairs_of(features: pd.DataFrame) -> Iterator[tuple[tuple[str, str], npt.NDArray[np.intp]]]:
     """Each (engine, GPU) of the rows, with the rows' positions."""
     names = features["engine"].astype(str) + "\0" + features["gpu"].astype(str)
     for name, rows in names.groupby(names.to_numpy(), sort=True).indices.items():

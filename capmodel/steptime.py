@@ -4,11 +4,13 @@ A simulator, a planner or an autoscaler asks a `StepTime` for seconds; nothing h
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from capmodel.anchors import Rising, anchors, rising_of
 from capmodel.coverage import Coverage
 from capmodel.gpus import Gpu
 from capmodel.regressor import COORDINATES, LocalCorrection, coordinates
@@ -17,6 +19,7 @@ from capmodel.traffic import Growth, StepTraffic
 
 Array = npt.NDArray[np.float64]
 Number = float | Array
+Kernels = Callable[[Array, Array, Array], Array]
 
 _SEQUENCES, _SINGLE, _CONTEXT, _PREFILL = (
     list(COORDINATES).index(name) for name in ("sequences", "single", "context", "prefill")
@@ -43,56 +46,6 @@ class FamilyCost:
     experts: tuple[tuple[float, float], ...] = ()
 
 
-# Anchors of `monotone`, evenly spaced in the logarithm: sequences, and tokens of each.
-_LOG_BATCHES = np.arange(13.0)
-_LOG_CONTEXTS = np.arange(6.0, 18.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Rising:
-    """Factors at anchors of batch and context that make a step rise in both; see `monotone`."""
-
-    factors: tuple[tuple[float, ...], ...]
-
-    def __call__(self, batch: Array, context_len: Array) -> Array:
-        """The factor at each step, interpolated between anchors, (n,)."""
-        shape = np.shape(batch)
-        found = lifted(np.array([self.factors]), batch.reshape(1, -1), context_len.reshape(1, -1))
-        return found.reshape(shape)
-
-    def of_one(self, batch: float, context_len: float) -> float:
-        """The same for one step, in plain arithmetic."""
-        row, along = _between_one(batch, float(_LOG_BATCHES[0]), len(_LOG_BATCHES))
-        column, across = _between_one(context_len, float(_LOG_CONTEXTS[0]), len(_LOG_CONTEXTS))
-        near, far = self.factors[row], self.factors[row + 1]
-        low = near[column] * (1 - across) + near[column + 1] * across
-        high = far[column] * (1 - across) + far[column + 1] * across
-        return low * (1 - along) + high * along
-
-
-def lifted(tables: Array, batch: Array, context_len: Array) -> Array:
-    """Factors of several `Rising`, (rows, n); tables: (rows, batches, contexts)."""
-    row, along = _between(np.log2(np.maximum(batch, 1.0)), _LOG_BATCHES)
-    column, across = _between(np.log2(np.maximum(context_len, 1.0)), _LOG_CONTEXTS)
-    own = np.arange(len(tables))[:, None]
-    low = tables[own, row, column] * (1 - across) + tables[own, row, column + 1] * across
-    row = row + 1
-    high = tables[own, row, column] * (1 - across) + tables[own, row, column + 1] * across
-    return np.asarray(low * (1 - along) + high * along)
-
-
-def _between(logs: Array, anchors: Array) -> tuple[npt.NDArray[np.intp], Array]:
-    place = np.clip(logs - anchors[0], 0.0, len(anchors) - 1.0)
-    left = np.minimum(place.astype(np.intp), len(anchors) - 2)
-    return left, place - left
-
-
-def _between_one(value: float, first: float, anchors: int) -> tuple[int, float]:
-    place = min(max(math.log2(max(value, 1.0)) - first, 0.0), anchors - 1.0)
-    left = min(int(place), anchors - 2)
-    return left, place - left
-
-
 @dataclass(frozen=True, slots=True)
 class StepTime:
     """Seconds of a step that decodes `batch` sequences and processes some prompt tokens.
@@ -101,7 +54,8 @@ class StepTime:
     held-out rows said how wide it is. `calibration_id` names the fit, `basis` the level of it.
     coverage: what the rows of that level hold; lacks: what of this deployment none of them has.
     floors: what the bytes take at datasheet bandwidth, and the FLOP at peak; no step is faster.
-    rising: what the learned correction may not undo, see `monotone`.
+    rising: what the learned correction may not undo, see `monotone`. kernels: what curves of the
+    step's kernels say of its decoding, as a factor; prompt work stays as it is.
     """
 
     costs: tuple[FamilyCost, ...]
@@ -118,6 +72,7 @@ class StepTime:
     correction: LocalCorrection | None = field(default=None, repr=False)
     place: tuple[float, ...] = field(default=(), repr=False)
     rising: Rising | None = field(default=None, repr=False)
+    kernels: Rising | None = field(default=None, repr=False)
 
     def seconds(
         self,
@@ -141,8 +96,11 @@ class StepTime:
             *(np.asarray(value, float) for value in given)
         )
         context_len = cached_all / np.maximum(sizes, 1e-9)
-        total = sum(self.terms(sizes, context_len, prompts, lengths).values())
-        total = np.maximum(total, self._floor(sizes, context_len, prompts, lengths))
+        terms = self.terms(sizes, context_len, prompts, lengths)
+        total = np.maximum(sum(terms.values()), self._floor(sizes, context_len, prompts, lengths))
+        if self.kernels is not None:
+            factor = self.kernels(sizes, context_len)
+            total = total + (factor - 1.0) * (total - terms["prefill"])
         factor, _ = self.correct(sizes.ravel(), context_len.ravel(), prompts.ravel())
         found = np.asarray(total * factor.reshape(sizes.shape))
         if self.rising is not None:
@@ -195,17 +153,22 @@ class StepTime:
 
     def _one(self, batch: float, context_len: float, prefill: float, prompt_len: float) -> float:
         """The same sum for one step, in plain arithmetic."""
-        total = least = 0.0
+        total = least = prompts = 0.0
         for cost in self.costs:
-            total += _cost_of_one(cost, batch, batch / self.dp, context_len, prefill, prompt_len)
+            own = _cost_of_one(cost, batch, batch / self.dp, context_len, prefill, prompt_len)
+            total += own
+            if cost.family == "prefill":
+                prompts = own
         for cost in self.floors:
             own = _cost_of_one(cost, batch, batch / self.dp, context_len, prefill, prompt_len)
             least = max(least, own)
         total = max(total, least)
-        if self.correction is None:
-            return total
-        one = np.array([batch]), np.array([context_len]), np.array([prefill])
-        total *= float(self.correct(*one)[0][0])
+        if self.kernels is not None:
+            factor = self.kernels.of_one(batch, context_len)
+            total += (factor - 1.0) * (total - prompts)
+        if self.correction is not None:
+            one = np.array([batch]), np.array([context_len]), np.array([prefill])
+            total *= float(self.correct(*one)[0][0])
         if self.rising is not None:
             total *= self.rising.of_one(batch, context_len)
         return max(total, least)
@@ -265,15 +228,25 @@ def monotone(step: StepTime) -> StepTime:
     evaluated on anchors, powers of two of batch and context; where one takes less than an anchor
     below it in either, it is lifted to it, and what lies between is lifted in proportion.
     """
-    if step.correction is None:
+    if step.correction is None and step.kernels is None:
         return step
-    batch, context = 2.0 ** _LOG_BATCHES[:, None], 2.0 ** _LOG_CONTEXTS[None, :]
+    batch, context = anchors()
     grid = np.asarray(step.seconds(batch, batch * context))
     hull = np.maximum.accumulate(np.maximum.accumulate(grid, axis=0), axis=1)
     factors = hull / grid
     if factors.max() < 1.001:
         return step
-    return replace(step, rising=Rising(tuple(map(tuple, factors.tolist()))))
+    return replace(step, rising=rising_of(factors))
+
+
+def with_kernels(step: StepTime, kernels: Kernels | None) -> StepTime:
+    """`step`, without correction yet, with the factors of its kernels' curves at the anchors."""
+    if kernels is None:
+        return step
+    batch, context = np.broadcast_arrays(*anchors())
+    base = np.asarray(step.seconds(batch, batch * context))
+    found = kernels(batch.ravel(), context.ravel(), base.ravel()).reshape(base.shape)
+    return replace(step, kernels=rising_of(found))
 
 
 def build_step_time(
@@ -292,11 +265,13 @@ def build_step_time(
     log_factors: tuple[tuple[float, float, float], ...] = (),
     coverage: Coverage | None = None,
     lacks: tuple[str, ...] = (),
+    kernels: Kernels | None = None,
 ) -> StepTime:
     """Multiply the constants of a deployment with the coefficients of a roofline.
 
     coefficients: in the order of `roofline.TERMS`. log_factors: (coverage, low, high) rows of
-    log factors that held-out rows support, by rising coverage.
+    log factors that held-out rows support, by rising coverage. kernels: the factor on steps of
+    (n,) sequences, tokens of each and seconds.
     Raises ValueError for a GPU without a bandwidth figure.
     """
     if gpu.bandwidth_bytes_per_s is None:
@@ -359,15 +334,18 @@ def build_step_time(
         ),
     )  # fmt: skip
     nominal = next((row for row in log_factors if row[0] == 0.9), None)
-    return monotone(StepTime(
+    step = StepTime(
         costs=costs, calibration_id=calibration_id, basis=basis, dp=dp,
         low_factor=math.exp(nominal[1]) if nominal else None,
         high_factor=math.exp(nominal[2]) if nominal else None,
         level=nominal[0] if nominal else None,
-        log_factors=log_factors, coverage=coverage, lacks=lacks,
-        floors=floors, correction=correction,
-        place=_place(traffic, gpu, peak, tp, pp, kv_dtype) if correction is not None else (),
-    ))  # fmt: skip
+        log_factors=log_factors, coverage=coverage, lacks=lacks, floors=floors,
+    )  # fmt: skip
+    step = with_kernels(step, kernels)
+    if correction is not None:
+        place = _place(traffic, gpu, peak, tp, pp, kv_dtype)
+        step = replace(step, correction=correction, place=place)
+    return monotone(step)
 
 
 def _scaled(pieces: tuple[Growth, ...], factor: float) -> tuple[Growth, ...]:

@@ -104,9 +104,12 @@ def test_rows_and_steps_agree(calibration) -> None:
             engine=row["engine"],
         )  # fmt: skip
         asked = float(row["batch_size"]), float(row["batch_size"] * row["context_len"])
-        assert replace(step, rising=None).seconds(*asked) == pytest.approx(whole[place], rel=1e-9)
+        # Kernel curves are kept at powers of two of batch and context, and read between them.
+        at_anchor = all(np.log2(row[["batch_size", "context_len"]].astype(float)) % 1 == 0)
+        near = 1e-9 if at_anchor else 0.03
+        assert replace(step, rising=None).seconds(*asked) == pytest.approx(whole[place], rel=near)
         # What is asked for step by step rises in batch and context; rows are taken as they are.
-        assert step.seconds(*asked) >= whole[place] * (1 - 1e-9)
+        assert step.seconds(*asked) >= whole[place] * (1 - near)
 
 
 def _shape(row: pd.Series):

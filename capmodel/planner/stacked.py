@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from capmodel.anchors import lifted
 from capmodel.planner.rows import alike, column
-from capmodel.steptime import FamilyCost, Rising, StepTime, lifted, standing
+from capmodel.steptime import FamilyCost, StepTime, standing
 
 Array = NDArray[np.float64]
 
@@ -32,10 +33,14 @@ class Stack:
     def seconds(self, batch: Array, cached_tokens: Array, prefill_tokens: Array) -> Array:
         """As `StepTime.seconds`: [s], arrays of shape (step times, points)."""
         context = cached_tokens / np.maximum(batch, 1e-9)
-        total = sum(self.terms(batch, context, prefill_tokens).values())
+        terms = self.terms(batch, context, prefill_tokens)
         least = self._least(batch, context, prefill_tokens)
-        found = np.maximum(total, least) * self._factors(batch, context, prefill_tokens)
-        return np.maximum(self._lifted(found, batch, context), least)
+        total = np.maximum(sum(terms.values()), least)
+        kernels = self._between("kernels", batch, context)
+        prompts = terms.get("prefill", np.zeros_like(total))
+        total = total + (kernels - 1.0) * (total - prompts)
+        found = total * self._factors(batch, context, prefill_tokens)
+        return np.maximum(found * self._between("rising", batch, context), least)
 
     def terms(self, batch: Array, context_len: Array, prefill_tokens: Array) -> dict[str, Array]:
         """As `StepTime.terms`: [s] by family, each (step times, points)."""
@@ -66,17 +71,15 @@ class Stack:
             found[rows] = np.exp(correction(points)[0]).reshape(len(rows), -1)
         return found
 
-    def _lifted(self, seconds: Array, batch: Array, context_len: Array) -> Array:
-        rows = [row for row, one in enumerate(self.step_times) if one.rising is not None]
-        if not rows:
-            return seconds
-        tables = np.array([
-            rising.factors for row in rows
-            if isinstance(rising := self.step_times[row].rising, Rising)
-        ])  # fmt: skip
-        seconds = seconds.copy()
-        seconds[rows] *= lifted(tables, batch[rows], context_len[rows])
-        return seconds
+    def _between(self, name: str, batch: Array, context_len: Array) -> Array:
+        """The factors between anchors that a `StepTime` holds by this name, 1 where it has none."""
+        found = np.ones_like(batch)
+        tables = [getattr(one, name, None) for one in self.step_times]
+        rows = [row for row, table in enumerate(tables) if table is not None]
+        if rows:
+            own = np.array([table.factors for table in tables if table is not None])
+            found[rows] = lifted(own, batch[rows], context_len[rows])
+        return found
 
 
 class _Costs:

@@ -1,0 +1,254 @@
+"""Kernel curves of one engine and GPU, learned from whole steps.
+
+A step's time is taken as the sum over its kernels of `textbook seconds x exp(curve)`, a curve for
+each kind of kernel: a plane plus a kernel ridge on the kind's own coordinates. All curves of an
+engine and GPU are fitted at once to the logarithms of its steps (Gauss-Newton), so a step need not
+be measured kernel by kernel, and a model that was never run is predicted from kernels that were.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from capmodel.operators import KINDS, Operator, evaluate
+from capmodel.regressor import matern, spread_out
+
+Array = npt.NDArray[np.float64]
+Places = npt.NDArray[np.intp]
+
+# Points that carry a kind's curve, spread evenly.
+LANDMARKS = {"matmul": 220, "attention": 220, "latent": 60, "experts": 120, "reduce": 30,
+             "step": 20}  # fmt: skip
+# Scatter of the rows against the size of the curves, and how steep a plane may be.
+MOST_LOOKED_AT = 1200  # of a kind's points, to find them
+RIDGE, STEEP = 0.01, 10.0
+PLANE_UNIT = 0.15  # a step of a plane, per unit of a coordinate
+# The fit begins with stiff curves, and is done when a round gains less than a share SETTLED.
+STIFF, SETTLED = (1.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0), 0.02
+LEAST = 0.003  # of the textbook, before the rows are looked at closely
+JITTER = 1e-6
+FARTHEST = 6.0  # of a curve, in the logarithm
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Log factor on the textbook's seconds of one kind of kernel.
+
+    landmarks: (m, d) scaled points, weights: (m,). centre, slopes: (d,) of the plane; level: its
+    value at the centre.
+    """
+
+    landmarks: Array
+    weights: Array
+    centre: Array
+    slopes: Array
+    level: float
+
+    def __call__(self, points: Array, scale: Array) -> tuple[Array, Array]:
+        """Log factor and similarity to the landmarks at points (n, d), each (n,)."""
+        value, near = np.empty(len(points)), np.empty(len(points))
+        for start in range(0, len(points), 1024):
+            rows = slice(start, start + 1024)
+            kernel = matern(points[rows] * scale, self.landmarks)
+            value[rows] = kernel @ self.weights
+            near[rows] = kernel.max(axis=1)
+        value += self.level + (points - self.centre) @ self.slopes
+        return np.clip(value, -FARTHEST, FARTHEST), near
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The kernels of n steps, all of one kind together. One entry per kernel, not per step.
+
+    step: (k,) position of the step; count: (k,); seconds: (k,) by the textbook; points: (k, d).
+    """
+
+    step: Places
+    count: Array
+    seconds: Array
+    points: Array
+
+
+Steps = dict[str, Kernels]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCurves:
+    """Curves of one engine and GPU by kind of kernel.
+
+    low, high: log of step time over roofline that its rows show; none is said to lie beyond.
+    scale: factor on all seconds, what a few runs of another version say.
+    """
+
+    curves: dict[str, Curve]
+    n_rows: int
+    low: float
+    high: float
+    scale: float = 1.0
+
+    def seconds(self, steps: Steps, n: int) -> tuple[Array, Array]:
+        """Of n steps [s], and how near their kernels are to fitted ones (1 to 0), each (n,)."""
+        total, near = np.zeros(n), np.zeros(n)
+        for kind, own in steps.items():
+            value, close = np.zeros(len(own.step)), np.zeros(len(own.step))
+            if kind in self.curves:
+                points, back = _distinct(own.points)
+                found = self.curves[kind](points, scale_of(kind))
+                value, close = found[0][back], found[1][back]
+            spent = own.count * own.seconds * np.exp(value)
+            total += np.bincount(own.step, spent, n)
+            near += np.bincount(own.step, spent * close, n)
+        return self.scale * total, near / np.maximum(total, 1e-300)
+
+    def factor(self, seconds: Array, roofline_s: Array) -> Array:
+        """What to multiply the roofline by, within what the rows showed."""
+        return np.exp(np.clip(np.log(seconds / roofline_s), self.low, self.high))
+
+
+def scale_of(kind: str) -> Array:
+    """Coordinates of a kind times this are as far apart as their kernels are unlike, (d,)."""
+    return np.array(list(KINDS[kind].coordinates.values()))
+
+
+def kernels_of(
+    deployments: Sequence[tuple[Operator, ...]], which: Places, batch: Array, context_len: Array
+) -> Steps:
+    """Kernels of steps. which: (n,) deployment of each step; batch, context_len: (n,)."""
+    order = np.argsort(which, kind="stable")
+    ends = np.searchsorted(which[order], np.arange(len(deployments) + 1))
+    gathered: dict[str, list[tuple[Places, Operator]]] = {}
+    for number, own in enumerate(deployments):
+        rows = order[ends[number] : ends[number + 1]]
+        for one in own if len(rows) else ():
+            gathered.setdefault(one.kind, []).append((rows, one))
+    found: Steps = {}
+    for kind, parts in gathered.items():
+        sizes = [len(rows) for rows, _ in parts]
+        step = np.concatenate([rows for rows, _ in parts])
+        traits = np.repeat(np.array([one.traits for _, one in parts]), sizes, axis=0)
+        count = np.repeat([float(one.count) for _, one in parts], sizes)
+        seconds, points = evaluate(kind, traits, batch[step], context_len[step])
+        found[kind] = Kernels(step, count, seconds, points)
+    return found
+
+
+def fit_curves(
+    steps: Steps, step_time_s: Array, roofline_s: Array, ridge: float = RIDGE
+) -> KernelCurves:
+    """Curves of one engine and GPU. steps: its kernels; step_time_s, roofline_s: (n,) [s]."""
+    wanted = np.log(step_time_s)
+    bases = {kind: _Basis(kind, own) for kind, own in steps.items()}
+    ends = np.cumsum([0, *(base.width for base in bases.values())])
+    places = {kind: slice(ends[i], ends[i + 1]) for i, kind in enumerate(bases)}
+
+    def predicted(given: Array) -> tuple[Array, dict[str, Array]]:
+        parts = {kind: base.spent(given[places[kind]]) for kind, base in bases.items()}
+        total = np.zeros(len(wanted))
+        for kind, spent in parts.items():
+            total += np.bincount(steps[kind].step, spent, len(wanted))
+        return total, parts
+
+    def loss(given: Array, pulled: float) -> float:
+        missed = wanted - np.log(predicted(given)[0])
+        return float(missed @ missed + pulled * given @ given)
+
+    found = np.zeros(ends[-1])
+    for kind, level in _levels(steps, step_time_s).items():
+        found[places[kind]][bases[kind].level] = level / np.sqrt(STEEP)
+    before = np.inf
+    for stiff in STIFF:
+        pulled = max(ridge, stiff)
+        total, parts = predicted(found)
+        slope = np.empty((len(wanted), len(found)), order="F")
+        for kind, base in bases.items():
+            slope[:, places[kind]] = base.pull(parts[kind], total)
+        found = _moved(found, slope, wanted - np.log(total), pulled, loss)
+        before, last = loss(found, ridge), before
+        if pulled == ridge and before > (1 - SETTLED) * last:
+            break
+    left = np.log(step_time_s / roofline_s)
+    curves = {kind: base.curve(found[places[kind]]) for kind, base in bases.items()}
+    return KernelCurves(curves, len(wanted), float(left.min()), float(left.max()))
+
+
+def _levels(steps: Steps, step_time_s: Array) -> dict[str, float]:
+    """Log of one factor per kind of kernel, with which the textbook fits the steps best."""
+    from scipy.optimize import nnls
+
+    n = len(step_time_s)
+    spent = [np.bincount(own.step, own.count * own.seconds, n) for own in steps.values()]
+    found, _ = nnls(np.column_stack(spent) / step_time_s[:, None], np.ones(n))
+    return dict(zip(steps, np.log(np.maximum(found, LEAST)).tolist(), strict=True))
+
+
+def _moved(
+    found: Array,
+    slope: Array,
+    missed: Array,
+    ridge: float,
+    loss: Callable[[Array, float], float],
+) -> Array:
+    """One step of Gauss-Newton, halved until it gains."""
+    from scipy.linalg import blas, cho_factor, cho_solve  # slow to import, and only fits need it
+
+    system = blas.dsyrk(1.0, slope, trans=1, lower=0)  # its upper half, which is all it takes
+    system[np.diag_indices_from(system)] += ridge
+    factor = cho_factor(system, overwrite_a=True, check_finite=False)
+    step = cho_solve(factor, slope.T @ (missed + slope @ found)) - found
+    before, share = loss(found, ridge), 1.0
+    while share > 0.02 and loss(found + share * step, ridge) > before:
+        share /= 2
+    return np.asarray(found + share * step)
+
+
+class _Basis:
+    """Columns in which a kind's curve is linear, its kernel whitened so that one ridge fits all."""
+
+    def __init__(self, kind: str, own: Kernels) -> None:
+        self.own = own
+        self.points, self.back = _distinct(own.points)
+        scaled = self.points * scale_of(kind)
+        some = scaled[:: 1 + len(scaled) // MOST_LOOKED_AT]
+        self.landmarks = some[spread_out(some, LANDMARKS[kind])].round(4)
+        among = matern(self.landmarks, self.landmarks)
+        among[np.diag_indices_from(among)] += JITTER
+        sizes, vectors = np.linalg.eigh(among)
+        self.whitened = vectors / np.sqrt(np.maximum(sizes, JITTER))
+        self.centre = self.points.mean(axis=0)
+        plane = np.column_stack([
+            np.ones(len(self.points)), (self.points - self.centre) * PLANE_UNIT
+        ])  # fmt: skip
+        kernel = matern(scaled, self.landmarks) @ self.whitened
+        self.columns = np.hstack([kernel, plane * np.sqrt(STEEP)])
+        self.width = self.columns.shape[1]
+        self.level = len(self.landmarks)  # the column of a factor on all
+
+    def spent(self, given: Array) -> Array:
+        """Seconds of each kernel entry, (k,)."""
+        value = np.clip(self.columns @ given, -FARTHEST, FARTHEST)[self.back]
+        return np.asarray(self.own.count * self.own.seconds * np.exp(value))
+
+    def pull(self, spent: Array, total: Array) -> Array:
+        """Change of each step's log time per unit of each column, (n, width)."""
+        from scipy.sparse import csr_matrix
+
+        share = spent / total[self.own.step]
+        shape = (len(total), len(self.points))
+        return np.asarray(csr_matrix((share, (self.own.step, self.back)), shape) @ self.columns)
+
+    def curve(self, given: Array) -> Curve:
+        m = len(self.landmarks)
+        plane = given[m:] * np.sqrt(STEEP)
+        return Curve(
+            self.landmarks, self.whitened @ given[:m], self.centre, plane[1:] * PLANE_UNIT,
+            float(plane[0]),
+        )  # fmt: skip
+
+
+def _distinct(points: Array) -> tuple[Array, Places]:
+    """The different points, and which of them each is."""
+    packed = np.ascontiguousarray(points).view(np.dtype((np.void, points.shape[1] * 8))).ravel()
+    _, first, back = np.unique(packed, return_index=True, return_inverse=True)
+    return points[first], back.astype(np.intp)
