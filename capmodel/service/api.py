@@ -13,9 +13,9 @@ from capmodel.service.answers import answer_kv, answer_predict, candidates_of, c
 from capmodel.service.bodies import FitBody, GradeBody, KvBody, LabQuery, PlanBody, PredictBody
 from capmodel.service.errors import Problems, Refused, problem
 from capmodel.service.forms import RUNS_CONTENT, read_runs_body
+from capmodel.service.handlers import json_response
 from capmodel.service.jobs import Jobs, ending
 from capmodel.service.metrics import JOBS
-from capmodel.service.plain import json_response
 from capmodel.service.settings import Settings
 
 # Deployments that a plan without simulation may look at in the worker itself, some ms each.

@@ -16,11 +16,10 @@ from capmodel.service import warm
 from capmodel.service.api import api_routes
 from capmodel.service.edge import Edge
 from capmodel.service.errors import Refused
-from capmodel.service.handlers import on_http, on_invalid, on_refused
+from capmodel.service.handlers import json_response, on_http, on_invalid, on_refused
 from capmodel.service.jobs import Jobs
 from capmodel.service.metrics import Observed, metrics_response
 from capmodel.service.pages import missing_page, page_routes, page_templates
-from capmodel.service.plain import json_response
 from capmodel.service.settings import Settings
 
 HERE = Path(__file__).resolve().parent

@@ -1,6 +1,7 @@
-"""Answers that carry problems: the handlers of what a route raises."""
+"""Answers: results as JSON, and problems, with the handlers of what a route raises."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -8,6 +9,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from capmodel.service.errors import Problem, Refused, problem, validation_problems
+from capmodel.service.plain import json_bytes
+
+
+def json_response(value: Any) -> Response:
+    """A JSON answer."""
+    return Response(json_bytes(value), media_type="application/json")
 
 
 def problem_response(

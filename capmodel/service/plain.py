@@ -5,8 +5,6 @@ import math
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
-from starlette.responses import Response
-
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -36,8 +34,3 @@ def json_bytes(value: Any) -> bytes:
     except (TypeError, ValueError):  # it is not plain yet
         text = _ENCODER.encode(plain(value))
     return text.encode("utf-8", "replace")
-
-
-def json_response(value: Any) -> Response:
-    """A JSON answer."""
-    return Response(json_bytes(value), media_type="application/json")
