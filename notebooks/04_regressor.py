@@ -38,6 +38,7 @@ import capmodel as cm
 from capmodel.datasets.default import default_runs_path
 from capmodel.estimators import Corrected, Roofline
 from capmodel.evaluation import score, used_rows
+from capmodel.kernel_rows import steady
 from capmodel.plots.calibration import draw_residuals
 from capmodel.plots.style import figure, to_svg
 from capmodel.pooling import versions_mixed
@@ -114,6 +115,10 @@ pd.DataFrame({"batch": batches, "off": left_over}).groupby("batch", observed=Tru
 # - boosted trees on what the roofline leaves, with the traffic features, engine and GPU;
 # - kernel ridge on what the roofline leaves, one per engine and GPU, on logarithmic coordinates
 #   of traffic (Matern 5/2). Far from its rows it fades to nothing. This is `TrafficRegressor`.
+# - curves of kernels, where steps are decoding alone: the step is a sum over its matrix products,
+#   attention, experts and all-reduces, and each kind of kernel has a curve on its own coordinates
+#   (`capmodel.curves`). A new model is then predicted from kernels of other models.
+# - what the package does: the one of the last two that wins on deployments held out of its rows.
 #
 # Trees on the raw columns are in the grade card as `raw_boosting`.
 
@@ -154,12 +159,28 @@ class BoostedResidual:
         return np.column_stack([*codes, rows[NUMBERS].to_numpy(float)])
 
 
+class Apart(Corrected):
+    """Without curves of kernels, whether they win or not."""
+
+    fit = Corrected._fit_apart
+
+
+class Curves(Corrected):
+    """With them wherever an engine and GPU has rows enough."""
+
+    fit = Corrected._fit_curves
+
+
 candidates = {
     "one roofline": lambda: Roofline(roofline=RooflineRegressor(pooled=True)),
     "roofline per engine and GPU": Roofline,
     f"{trees} boosted trees on its residual": BoostedResidual,
-    "kernel ridge on its residual": Corrected,
+    "kernel ridge on its residual": Apart,
+    "curves of kernels": Curves,
+    "as the package chooses": Corrected,
 }
+if not steady(used).all():
+    del candidates["curves of kernels"]  # prompts inside: a step is more than its kernels
 tried = pd.DataFrame({name: held_out(make) for name, make in candidates.items()}).T
 tried.round(4)
 
@@ -176,7 +197,7 @@ tried.round(4)
 parts = []
 for way in ways[1:]:
     for train, test in split_runs(used, way, seed=seed):
-        own = Corrected().fit(used.iloc[train], target[train])
+        own = Apart().fit(used.iloc[train], target[train])
         rows = used.iloc[test]
         parts.append(
             pd.DataFrame(
@@ -242,7 +263,7 @@ pd.DataFrame(hidden).T.rename_axis("hidden").round(4)
 # %%
 stiffness = [(0.002, 256), (0.02, 256), (0.2, 256), (0.02, 64)]
 found = {
-    pair: held_out(lambda own=pair: Corrected(correction=TrafficRegressor(*own)), by=ways[:2])
+    pair: held_out(lambda own=pair: Apart(correction=TrafficRegressor(*own)), by=ways[:2])
     for pair in stiffness
 }
 pd.DataFrame(found).T.rename_axis(["ridge", "max_landmarks"]).round(4)
@@ -317,5 +338,28 @@ mixed = versions_mixed(used)
 # | the same plus a tenth of the kernel as it is | 3.0 | 7.0 | 8.4 |
 #
 # Kernels by share win on silicon runs and lose on the others (Argonne, deployment: 7.3 against
-# 6.6 at the time); they are not in the package, because a step would then have to carry its shares to be
-# corrected. The aims of silicon (2, 5, 12 %) and of a model held out on Argonne (7 %) are not met.
+# 6.6 at the time). What came of it are the curves of kernels, which leave the linearised share
+# behind: seconds add up over kernels. Where prompts are inside (Argonne, serving) they are not
+# tried, and nothing changes.
+#
+# | silicon, some of the folds, settings tried one by one | random | model |
+# |---|---|---|
+# | kernel ridge by pair (before), three pairs | 5.2 | 8.3 |
+# | curves by pair (kept), the same rows | 3.0 | 5.6 |
+# | the same, its planes ten or a hundred times stiffer | 2.9 | 5.5 |
+# | kernel ridge on what the curves leave | 2.8 | 5.5 |
+# | mean of curves and kernel ridge, in the logarithm | 3.6 | 6.3 |
+# | the same, weighted by nearness to fitted kernels | 2.9 | 5.6 |
+# | curves, first version, all pairs | 3.0 | 5.7 |
+# | the same, by GPU, engines as one | 8.0 | 12.8 |
+# | the same, by GPU, then by pair on what they leave | 3.2 | 7.6 |
+# | the same, of all, then by GPU, then by pair | 3.5 | 14.8 |
+# | curves of 90 landmarks, five pairs | 3.9 | 5.9 |
+# | of 160 | 3.2 | 4.6 |
+# | of 250 (220 are kept) | 2.9 | 4.3 |
+#
+# With a GPU held out, curves of an engine's other GPUs are 20 to 23 % off and the roofline 15 %, so
+# none are carried over. With a model held out, what is left on silicon is mostly experts of a
+# shape that few other models have (gpt-oss-120b 15 %, 8 experts of which 2: 11 %), then kernels
+# smaller than any seen. The folds above were those the settings were chosen on; the grade card's
+# are others in part.
