@@ -36,7 +36,7 @@ def claims(arguments: argparse.Namespace) -> None:
 
 def accuracy(arguments: argparse.Namespace) -> None:
     """TPOT and TTFT by simulation on deployments that were not fitted."""
-    from planner_accuracy import by_group, evaluate, front_end, scores
+    from planner_accuracy import by_group, calibrated, evaluate, scores
 
     for seed in range(arguments.seeds):
         rows = evaluate(arguments.runs, every=arguments.every, spread=arguments.spread, seed=seed)
@@ -44,9 +44,9 @@ def accuracy(arguments: argparse.Namespace) -> None:
         print(scores(rows).round(3).to_string(index=False))
     print("\nby engine and GPU (last draw of the folds)")
     print(by_group(rows).round(3).to_string())
-    print("\nfront ends of all rows")
+    print("\nfront ends of all rows, and whether runs of one length marched in lockstep")
     for engine in sorted(rows["engine"].unique()):
-        print(engine, front_end(rows[rows["engine"] == engine]))
+        print(engine, *calibrated(rows[rows["engine"] == engine]))
 
 
 def speed(arguments: argparse.Namespace) -> None:

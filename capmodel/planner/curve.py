@@ -179,14 +179,20 @@ def load_curves(
     fixed = (
         column(one.fixed_s for one in front) + column(one.per_request_s for one in front) * batch
     )
-    schedule = column(one.steps for one in front) * step
+    schedule, schedule_p95 = (
+        column(one.steps_of(tokens) for one, tokens in zip(front, prompts, strict=True)) * step
+        for prompts in (
+            [mix.input_mean for mix in mixes],
+            [work.prompt_p95 for work in works],
+        )
+    )
     # A fuller batch evens out the prompts that one meets, but never makes a token come sooner.
     # Where every answer is one token, nobody waits for a second.
     spread = column(peakedness)
     tpot_p95 = step + _unlucky(batch, step, decode, rate, works, spread, counts)
     tpot_p95 = np.where(column(bool(mix.steps.any()) for mix in mixes) > 0, tpot_p95, 0.0)
     tpot_p95 = np.maximum.accumulate(tpot_p95, axis=1)
-    ttft, ttft_p95 = fixed + (schedule + wait + own), fixed + (schedule + wait_p95 + own_p95)
+    ttft, ttft_p95 = fixed + (schedule + wait + own), fixed + (schedule_p95 + wait_p95 + own_p95)
     return LoadCurves(
         batch=batch,
         step_s=step,
@@ -223,23 +229,27 @@ def step_parts(
     batch: (replicas, points).
     """
     held = batch * column(mix.held_mean for mix in mixes)
-    per_sequence = column(
-        mix.work(one.attention_tokens).mean / mix.steps_held
-        for one, mix in zip(replicas, mixes, strict=True)
-    )
-    prompts = batch * per_sequence
+    works = [mix.work(one.attention_tokens).mean for one, mix in zip(replicas, mixes, strict=True)]
+    work = column(works)
+    prompts = batch * work / column(mix.steps_held for mix in mixes)
+    # A prompt comes whole, or in chunks of the token budget, into some steps; spread thinly over
+    # all of them it would have each read its experts again.
+    budget = column(one.limits.max_num_batched_tokens for one in replicas)
+    chunk = work / np.maximum(np.ceil(work / np.maximum(budget - batch, 1.0)), 1.0)
+    chunk = np.maximum(chunk, prompts)
     ours = [row for row, one in enumerate(replicas) if isinstance(one.step_time, StepTime)]
     step, decode, bare = np.empty_like(batch), np.empty_like(batch), np.empty_like(batch)
     if ours:
         own = [one.step_time for one in replicas if isinstance(one.step_time, StepTime)]
         step[ours], decode[ours], bare[ours] = _of_step_times(
-            Stack(own), batch[ours], held[ours], prompts[ours]
+            Stack(own), batch[ours], held[ours], chunk[ours]
         )
     for row in sorted(set(range(len(replicas))) - set(ours)):
         step[row], decode[row], bare[row] = _of_others(
-            replicas[row], batch[row], held[row], prompts[row]
+            replicas[row], batch[row], held[row], chunk[row]
         )
-    return step, decode, bare
+    share = np.divide(prompts, chunk, out=np.zeros_like(chunk), where=chunk > 0)
+    return decode + share * (step - decode), decode, bare
 
 
 def _of_step_times(

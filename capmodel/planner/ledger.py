@@ -96,7 +96,8 @@ def assumptions(option: Option, demand: Demand, setting: Setting) -> list[Assump
         ),
         Assumption(
             "before the scheduler",
-            f"{1e3 * replica.front_end.fixed_s:.0f} ms, {replica.front_end.steps:.1f} steps and "
+            f"{1e3 * replica.front_end.fixed_s:.0f} ms, {replica.front_end.steps:.1f} steps, "
+            f"{replica.front_end.prompt_steps:.1f} more per 1,024 prompt tokens, and "
             f"{1e3 * replica.front_end.per_request_s:.2f} ms per open request",
             "measured",
             f"TTFT of {setting.engine or 'vllm'} in AIConfigurator's sample of measured runs",
