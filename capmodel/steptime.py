@@ -55,7 +55,7 @@ class StepTime:
     coverage: what the rows of that level hold; lacks: what of this deployment none of them has.
     floors: what the bytes take at datasheet bandwidth, and the FLOP at peak; no step is faster.
     rising: what the learned correction may not undo, see `monotone`. kernels: what curves of the
-    step's kernels say of its decoding, as a factor; prompt work stays as it is.
+    step's kernels say of its decoding, as a factor on the step without its prompts.
     """
 
     costs: tuple[FamilyCost, ...]
@@ -96,11 +96,10 @@ class StepTime:
             *(np.asarray(value, float) for value in given)
         )
         context_len = cached_all / np.maximum(sizes, 1e-9)
-        terms = self.terms(sizes, context_len, prompts, lengths)
-        total = np.maximum(sum(terms.values()), self._floor(sizes, context_len, prompts, lengths))
+        total = self._roofline(sizes, context_len, prompts, lengths)
         if self.kernels is not None:
-            factor = self.kernels(sizes, context_len)
-            total = total + (factor - 1.0) * (total - terms["prefill"])
+            alone = self._roofline(sizes, context_len, 0.0, 0.0) if prompts.any() else total
+            total = total + (self.kernels(sizes, context_len) - 1.0) * alone
         factor, _ = self.correct(sizes.ravel(), context_len.ravel(), prompts.ravel())
         found = np.asarray(total * factor.reshape(sizes.shape))
         if self.rising is not None:
@@ -151,27 +150,34 @@ class StepTime:
         )
         return np.exp(value), near
 
+    def _roofline(
+        self, batch: Array, context_len: Array, prefill_tokens: Number, prompt_len: Number
+    ) -> Array:
+        """The sum of the terms, never below the floor [s]."""
+        given = batch, context_len, prefill_tokens, prompt_len
+        return np.maximum(sum(self.terms(*given).values()), self._floor(*given))
+
     def _one(self, batch: float, context_len: float, prefill: float, prompt_len: float) -> float:
-        """The same sum for one step, in plain arithmetic."""
-        total = least = prompts = 0.0
-        for cost in self.costs:
-            own = _cost_of_one(cost, batch, batch / self.dp, context_len, prefill, prompt_len)
-            total += own
-            if cost.family == "prefill":
-                prompts = own
-        for cost in self.floors:
-            own = _cost_of_one(cost, batch, batch / self.dp, context_len, prefill, prompt_len)
-            least = max(least, own)
-        total = max(total, least)
+        """`seconds` of one step, in plain arithmetic."""
+        total, least = self._roofline_of_one(batch, context_len, prefill, prompt_len)
         if self.kernels is not None:
-            factor = self.kernels.of_one(batch, context_len)
-            total += (factor - 1.0) * (total - prompts)
+            alone = self._roofline_of_one(batch, context_len, 0.0, 0.0)[0] if prefill else total
+            total += (self.kernels.of_one(batch, context_len) - 1.0) * alone
         if self.correction is not None:
             one = np.array([batch]), np.array([context_len]), np.array([prefill])
             total *= float(self.correct(*one)[0][0])
         if self.rising is not None:
             total *= self.rising.of_one(batch, context_len)
         return max(total, least)
+
+    def _roofline_of_one(
+        self, batch: float, context_len: float, prefill: float, prompt_len: float
+    ) -> tuple[float, float]:
+        """`_roofline` of one step, in plain arithmetic, and its floor [s]."""
+        given = batch, batch / self.dp, context_len, prefill, prompt_len
+        total = sum(_cost_of_one(cost, *given) for cost in self.costs)
+        least = max((_cost_of_one(cost, *given) for cost in self.floors), default=0.0)
+        return max(total, least), least
 
     def _floor(
         self, batch: Number, context_len: Number, prefill_tokens: Number, prompt_len: Number

@@ -81,11 +81,12 @@ def test_where_prompts_are_inside_nothing_changes() -> None:
     assert not Corrected().fit(rows, rows["step_time_s"].to_numpy()).curves
 
 
-def test_a_prompt_inside_a_step_costs_what_the_roofline_says(calibration) -> None:
-    """The curves' factor is on the decoding alone."""
-    asked = {"tp": 1, "weight_dtype": "bf16", "engine": "vllm"}
+@pytest.mark.parametrize(("model", "tp"), [("llama-3.1-8b", 1), ("gpt-oss-120b", 4)])
+def test_a_prompt_inside_a_step_costs_what_the_roofline_says(calibration, model, tp) -> None:
+    """The curves' factor is on the decoding alone, not on a prompt's all-reduces and experts."""
+    asked = {"tp": tp, "weight_dtype": "bf16", "engine": "vllm"}
     step, bare = (
-        calibration.step_time("llama-3.1-8b", "l40s", method=method, **asked)
+        calibration.step_time(model, "l40s", method=method, **asked)
         for method in ("regressor", "roofline")
     )
     assert step.kernels is not None

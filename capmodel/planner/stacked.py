@@ -33,12 +33,14 @@ class Stack:
     def seconds(self, batch: Array, cached_tokens: Array, prefill_tokens: Array) -> Array:
         """As `StepTime.seconds`: [s], arrays of shape (step times, points)."""
         context = cached_tokens / np.maximum(batch, 1e-9)
-        terms = self.terms(batch, context, prefill_tokens)
         least = self._least(batch, context, prefill_tokens)
-        total = np.maximum(sum(terms.values()), least)
-        kernels = self._between("kernels", batch, context)
-        prompts = terms.get("prefill", np.zeros_like(total))
-        total = total + (kernels - 1.0) * (total - prompts)
+        total = np.maximum(sum(self.terms(batch, context, prefill_tokens).values()), least)
+        if any(one.kernels is not None for one in self.step_times):
+            none = np.zeros_like(batch)
+            alone = np.maximum(
+                sum(self.terms(batch, context, none).values()), self._least(batch, context, none)
+            )
+            total = total + (self._between("kernels", batch, context) - 1.0) * alone
         found = total * self._factors(batch, context, prefill_tokens)
         return np.maximum(found * self._between("rising", batch, context), least)
 
