@@ -78,7 +78,8 @@ def _recommendation(console: Console, plan: Row) -> None:
         "Requests a replica's cache holds",
         f"{fits['p50']:,.0f} ({fits['p5']:,.0f} to {fits['p95']:,.0f} in 9 of 10 draws)",
     )
-    lines.add_row("Set max_num_seqs to", f"{clients['max_num_seqs']:,} on every replica")
+    which = "replica" if best["prefill_replicas"] is None else "decoding replica"
+    lines.add_row("Set max_num_seqs to", f"{clients['max_num_seqs']:,} on every {which}")
     lines.add_row(
         "Let in at most",
         f"{clients['clients']:,} requests at once, {cap_words(clients['limited_by'])}",

@@ -72,8 +72,8 @@ def _instead(chosen: Option, instead: Option, load: Demand) -> str:
     more = instead.dollars_per_hour / chosen.dollars_per_hour - 1 if chosen.dollars_per_hour else 0
     return (
         f"measured runs cover {much}: {instead.n_gpus} x {candidate.gpu.name} as "
-        f"{instead.replicas} of tp {candidate.tp}, {candidate.weight_dtype} weights and "
-        f"{candidate.kv_dtype} cache, {format_dollars(instead.dollars_per_hour)}/h ({more:+.0%})"
+        f"{instead.replicas}{instead.divided} of tp {candidate.tp}, {candidate.weight_dtype} "
+        f"weights and {candidate.kv_dtype} cache, {format_dollars(instead.dollars_per_hour)}/h ({more:+.0%})"
     )
 
 

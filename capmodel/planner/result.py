@@ -90,10 +90,9 @@ def headline(option: Option, verified: Verified | None) -> str:
     """The plan in a sentence."""
     candidate = option.replica.candidate
     many = "s" if option.replicas > 1 else ""
-    split = option.split
-    divided = "" if split is None else f" ({split.prompts} for prompts, {split.decode} decode)"
     text = (
-        f"{option.n_gpus} x {candidate.gpu.name} as {option.replicas} replica{many}{divided} of tp "
+        f"{option.n_gpus} x {candidate.gpu.name} as {option.replicas} replica{many}"
+        f"{option.divided} of tp "
         f"{candidate.tp}, {candidate.weight_dtype} weights and {candidate.kv_dtype} cache: "
         f"{format_dollars(option.dollars_per_hour)}/h"
     )

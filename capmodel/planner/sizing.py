@@ -98,6 +98,12 @@ class Option:
         return self.replicas if self.split is None else self.split.decode
 
     @property
+    def divided(self) -> str:
+        """`' (3 for prompts, 5 decode)'`; nothing where every replica does both."""
+        split = self.split
+        return "" if split is None else f" ({split.prompts} for prompts, {split.decode} decode)"
+
+    @property
     def decode_batch(self) -> float:
         """Sequences that a decoding replica holds at the demand, by the estimate."""
         return self.estimate.batch * self.replicas / self.decoders
