@@ -73,7 +73,8 @@ def _instead(chosen: Option, instead: Option, load: Demand) -> str:
     return (
         f"measured runs cover {much}: {instead.n_gpus} x {candidate.gpu.name} as "
         f"{instead.replicas}{instead.divided} of tp {candidate.tp}, {candidate.weight_dtype} "
-        f"weights and {candidate.kv_dtype} cache, {format_dollars(instead.dollars_per_hour)}/h ({more:+.0%})"
+        f"weights and {candidate.kv_dtype} cache, "
+        f"{format_dollars(instead.dollars_per_hour)}/h ({more:+.0%})"
     )
 
 

@@ -47,12 +47,12 @@ class FrontEnd:
 NO_FRONT_END = FrontEnd()
 
 # Fitted by `benchmarks/planner.py accuracy` to what simulated TTFT lacks of measured TTFT, on
-# 1,597 closed-loop runs of AIConfigurator's sample: the middle of three draws of the folds.
-# An engine that was not measured takes vLLM's.
+# 1,597 closed-loop runs of AIConfigurator's sample: each figure the middle of three draws of the
+# folds. An engine that was not measured takes vLLM's.
 MEASURED = {
-    "vllm": FrontEnd(0.0135, 1.5, 0.00065, 1.3),
-    "sglang": FrontEnd(0.146, 0.0, 0.0021, 0.0),
-    "tensorrt-llm": FrontEnd(0.0167, 6.8, 0.00002, 0.27),
+    "vllm": FrontEnd(0.019, 1.3, 0.00065, 0.92),
+    "sglang": FrontEnd(0.137, 0.0, 0.0020, 0.0),
+    "tensorrt-llm": FrontEnd(0.017, 7.8, 0.0001, 0.2),
 }
 
 
