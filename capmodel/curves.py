@@ -1,7 +1,8 @@
 """Kernel curves of one engine and GPU, learned from whole steps.
 
 A step's time is taken as the sum over its kernels of `textbook seconds x exp(curve)`, a curve for
-each kind of kernel: a plane plus a kernel ridge on the kind's own coordinates. All curves of an
+each kind of kernel: a level plus a kernel ridge on the kind's own coordinates, which fades to the
+level far from all rows. All curves of an
 engine and GPU are fitted at once to the logarithms of its steps (Gauss-Newton), so a step need not
 be measured kernel by kernel, and a model that was never run is predicted from kernels that were.
 """
@@ -21,10 +22,9 @@ Places = npt.NDArray[np.intp]
 # Points that carry a kind's curve, spread evenly.
 LANDMARKS = {"matmul": 220, "attention": 220, "latent": 60, "experts": 120, "reduce": 30,
              "step": 20}  # fmt: skip
-# Scatter of the rows against the size of the curves, and how steep a plane may be.
+# Scatter of the rows against the size of the curves, and how much freer levels are.
 MOST_LOOKED_AT = 1200  # of a kind's points, to find them
-RIDGE, STEEP = 0.01, 10.0
-PLANE_UNIT = 0.15  # a step of a plane, per unit of a coordinate
+RIDGE, LOOSE = 0.01, 10.0
 # The fit begins with stiff curves, and is done when a round gains less than a share SETTLED.
 STIFF, SETTLED = (1.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0), 0.02
 LEAST = 0.003  # of the textbook, before the rows are looked at closely
@@ -36,14 +36,11 @@ FARTHEST = 6.0  # of a curve, in the logarithm
 class Curve:
     """Log factor on the textbook's seconds of one kind of kernel.
 
-    landmarks: (m, d) scaled points, weights: (m,). centre, slopes: (d,) of the plane; level: its
-    value at the centre.
+    landmarks: (m, d) scaled points, weights: (m,). level: what it is far from all of them.
     """
 
     landmarks: Array
     weights: Array
-    centre: Array
-    slopes: Array
     level: float
 
     def __call__(self, points: Array, scale: Array) -> tuple[Array, Array]:
@@ -54,8 +51,7 @@ class Curve:
             kernel = matern(points[rows] * scale, self.landmarks)
             value[rows] = kernel @ self.weights
             near[rows] = kernel.max(axis=1)
-        value += self.level + (points - self.centre) @ self.slopes
-        return np.clip(value, -FARTHEST, FARTHEST), near
+        return np.clip(value + self.level, -FARTHEST, FARTHEST), near
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +152,7 @@ def fit_curves(
 
     found = np.zeros(ends[-1])
     for kind, level in _levels(steps, step_time_s).items():
-        found[places[kind]][bases[kind].level] = level / np.sqrt(STEEP)
+        found[places[kind]][bases[kind].level] = level / np.sqrt(LOOSE)
     before = np.inf
     for stiff in STIFF:
         pulled = max(ridge, stiff)
@@ -216,12 +212,8 @@ class _Basis:
         among[np.diag_indices_from(among)] += JITTER
         sizes, vectors = np.linalg.eigh(among)
         self.whitened = vectors / np.sqrt(np.maximum(sizes, JITTER))
-        self.centre = self.points.mean(axis=0)
-        plane = np.column_stack([
-            np.ones(len(self.points)), (self.points - self.centre) * PLANE_UNIT
-        ])  # fmt: skip
         kernel = matern(scaled, self.landmarks) @ self.whitened
-        self.columns = np.hstack([kernel, plane * np.sqrt(STEEP)])
+        self.columns = np.hstack([kernel, np.full((len(scaled), 1), np.sqrt(LOOSE))])
         self.width = self.columns.shape[1]
         self.level = len(self.landmarks)  # the column of a factor on all
 
@@ -239,12 +231,8 @@ class _Basis:
         return np.asarray(csr_matrix((share, (self.own.step, self.back)), shape) @ self.columns)
 
     def curve(self, given: Array) -> Curve:
-        m = len(self.landmarks)
-        plane = given[m:] * np.sqrt(STEEP)
-        return Curve(
-            self.landmarks, self.whitened @ given[:m], self.centre, plane[1:] * PLANE_UNIT,
-            float(plane[0]),
-        )  # fmt: skip
+        weights = self.whitened @ given[: self.level]
+        return Curve(self.landmarks, weights, float(given[self.level] * np.sqrt(LOOSE)))
 
 
 def _distinct(points: Array) -> tuple[Array, Places]:

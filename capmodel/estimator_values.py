@@ -100,12 +100,8 @@ def _curve_from(entry: dict[str, Any]) -> Curve:
     if entry["coordinates"] != list(kind.coordinates):
         raise ValueError(f"coordinates of {entry['kind']} are not those of this capmodel")
     landmarks = _landmarks(entry["landmarks"], len(kind.coordinates))
-    return Curve(
-        landmarks, np.array(_numbers(entry["weights"], len(landmarks))),
-        np.array(_numbers(entry["centre"], landmarks.shape[1])),
-        np.array(_numbers(entry["slopes"], landmarks.shape[1])),
-        _numbers([entry["level"]], 1)[0],
-    )  # fmt: skip
+    weights = np.array(_numbers(entry["weights"], len(landmarks)))
+    return Curve(landmarks, weights, _numbers([entry["level"]], 1)[0])
 
 
 def _landmarks(values: Any, width: int = len(COORDINATES)) -> Array:
@@ -156,10 +152,7 @@ def _curves_entry(key: tuple[str, str], own: KernelCurves) -> dict[str, Any]:
         "kinds": [
             {
                 "kind": kind, "coordinates": list(KINDS[kind].coordinates),
-                "level": rounded(curve.level),
-                "centre": [rounded(value) for value in curve.centre],
-                "slopes": [rounded(value) for value in curve.slopes],
-                **_expansion(curve),
+                "level": rounded(curve.level), **_expansion(curve),
             }
             for kind, curve in own.curves.items()
         ],

@@ -345,9 +345,11 @@ mixed = versions_mixed(used)
 # | silicon, some of the folds, settings tried one by one | random | model |
 # |---|---|---|
 # | kernel ridge by pair (before), three pairs | 5.2 | 8.3 |
-# | curves by pair (kept), the same rows | 3.0 | 5.6 |
-# | the same, its planes ten or a hundred times stiffer | 2.9 | 5.5 |
-# | kernel ridge on what the curves leave | 2.8 | 5.5 |
+# | curves by pair, each with a plane under it | 3.0 | 5.6 |
+# | the same, planes ten or a hundred times flatter | 3.0 | 5.5 |
+# | the same without planes (kept) | 3.0 | 5.4 |
+# | planes, and kernel ridge on what the curves leave | 2.8 | 5.5 |
+# | flat planes, 280, 260 and 200 landmarks | 2.8 | 5.4 |
 # | mean of curves and kernel ridge, in the logarithm | 3.6 | 6.3 |
 # | the same, weighted by nearness to fitted kernels | 2.9 | 5.6 |
 # | curves, first version, all pairs | 3.0 | 5.7 |
