@@ -32,8 +32,8 @@ Array = npt.NDArray[np.float64]
 
 # Folds of deployments that decide between pooled and separate pairs.
 INNER_FOLDS = 3
-# Held-out rows after which the contest is decided, folds left or not.
-ENOUGH_HELD_OUT = 1200
+# Held-out rows after which it is decided whether curves win, folds left or not.
+ENOUGH_HELD_OUT = 400
 
 
 class Estimator(Protocol):
@@ -93,7 +93,8 @@ class Corrected:
             fit = Corrected._fit_pooled
         elif steady(featured).all():
             some = contested(featured)
-            if self._wins(Corrected._fit_curves, featured.iloc[some], step_time_s[some]):
+            own, seconds = featured.iloc[some], step_time_s[some]
+            if self._wins(Corrected._fit_curves, own, seconds, ENOUGH_HELD_OUT):
                 fit = Corrected._fit_curves
         return fit(self, featured, step_time_s)
 
@@ -160,8 +161,13 @@ class Corrected:
         }  # fmt: skip
         return self
 
-    def _wins(self, fit: Fit, featured: pd.DataFrame, step_time_s: Array) -> bool:
-        """Whether `fit` has a smaller mean relative error on deployments held out than `apart`."""
+    def _wins(
+        self, fit: Fit, featured: pd.DataFrame, step_time_s: Array, enough: float = np.inf
+    ) -> bool:
+        """Whether `fit` has a smaller mean relative error on deployments held out than `apart`.
+
+        enough: held-out rows after which no further fold is looked at.
+        """
         if why_absent(featured, split_named("deployment"), INNER_FOLDS):
             return False
         apart, rival, seen = 0.0, 0.0, 0
@@ -173,7 +179,7 @@ class Corrected:
             apart += float(np.abs(one.predict(held) / step_time_s[test] - 1).sum())
             rival += float(np.abs(other.predict(held) / step_time_s[test] - 1).sum())
             seen += len(test)
-            if seen >= ENOUGH_HELD_OUT:
+            if seen >= enough:
                 break
         return rival < apart
 

@@ -63,13 +63,11 @@ def corrected_by(
     Rows that are not `steady`, or of shapes, engines and GPUs without curves, keep the roofline.
     """
     seconds, near = features[ROOFLINE].to_numpy(float).copy(), np.zeros(len(features))
-    if not curves:
+    known = [(curves[pair], rows) for pair, rows in pairs_of(features) if pair in curves]
+    if not known:
         return seconds, near
     whole, served = steady(features), _Served(features)
-    for pair, rows in pairs_of(features):
-        own = curves.get(pair)
-        if own is None:
-            continue
+    for own, rows in known:
         rows, steps = served.known(rows[whole[rows]])
         if len(rows):
             told, near[rows] = own.seconds(steps, len(rows))
