@@ -275,13 +275,15 @@ def choose_deployment(
         rows = rows[rows["tp"] == tp]
     covered = len(rows) > 0
     base = rows if covered else used
-    pair = _commonest(base, ["model", "gpu"])
+    pair = _best_covered(base, ["model", "gpu"])
     of_pair = base[(base["model"] == pair["model"]) & (base["gpu"] == pair["gpu"])]
-    best = pair | _commonest(of_pair, ["engine", "tp", "weight_dtype", "kv_dtype"])
+    best = pair | _best_covered(of_pair, ["engine", "tp", "weight_dtype", "kv_dtype"])
     if covered:
+        batches = of_pair["batch_size"].nunique()
         why = (
-            f"{len(of_pair):,} of {len(used):,} rows are of that model and GPU, the best covered; "
-            f"{best['engine']} at tp {best['tp']} is its commonest deployment"
+            f"{len(of_pair):,} of {len(used):,} rows are of that model and GPU, at {batches} "
+            f"batch {'sizes' if batches > 1 else 'size'}, the best covered; {best['engine']} at "
+            f"tp {best['tp']} is its best covered deployment"
         )
     else:
         why = "no row is of it: predictions rest on other models or GPUs"
@@ -304,10 +306,14 @@ def used_by(used: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _commonest(rows: pd.DataFrame, keys: list[str]) -> dict[str, Any]:
-    """The commonest combination of `keys`, the first in order where several are."""
-    sizes = rows.groupby(keys, sort=True).size()
-    return dict(zip(keys, sizes.index[int(sizes.to_numpy().argmax())], strict=True))
+def _best_covered(rows: pd.DataFrame, keys: list[str]) -> dict[str, Any]:
+    """The combination of `keys` at most batch sizes, then in most rows, then the first in order.
+
+    Many rows at one batch say nothing of the curve over the batch that a plan is read from.
+    """
+    seen = rows.groupby(keys, sort=True)["batch_size"].agg(["nunique", "size"])
+    best = seen.sort_values(["nunique", "size"], ascending=False, kind="stable").index[0]
+    return dict(zip(keys, best, strict=True))
 
 
 def _shape_in(used: pd.DataFrame, name: str) -> ModelShape:

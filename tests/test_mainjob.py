@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from capmodel.cli import main
 from capmodel.datasets import make_runs
+from capmodel.mainjob import choose_deployment
 
 FILES = {"capacity_plan.pdf", "metrics.json", "calibration.json", "runs_set_aside.csv"}
 
@@ -201,3 +202,13 @@ def test_import_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_deployment_has_a_range_of_batches_rather_than_many_rows_at_one() -> None:
+    runs = make_runs(40, seed=1).assign(model="llama-3-8b", gpu="h100-sxm", tp=1)
+    runs = runs.assign(weight_dtype="bf16", kv_dtype="bf16")
+    at_one = runs.iloc[:30].assign(engine="llama.cpp", batch_size=1)
+    spread = runs.iloc[30:].assign(engine="vllm", batch_size=[2, 4, 8, 16, 32] * 2)
+    chosen = choose_deployment(pd.concat([at_one, spread]), None, None, None, None)
+    assert chosen.engine == "vllm"
+    assert "at 6 batch sizes" in chosen.chosen_because

@@ -48,6 +48,9 @@ def draw_grades(
             color=MUTED,
         )
     low, high = axes.get_xlim()
+    if high < 2.5 * low:  # grades that hardly differ would stand apart, with a tick or none
+        low, high = (low * high) ** 0.5 / 1.6, (low * high) ** 0.5 * 1.6
+        axes.set_xlim(low, high)
     ticks = [tick for tick in _PERCENT_TICKS if low <= tick <= high]
     if len(ticks) > 6:
         ticks = [tick for tick in _FAR_TICKS if low <= tick <= high]
@@ -166,15 +169,20 @@ def draw_intervals(
     high: Sequence[float],
     x_label: str,
     reference: float | None = None,
+    *,
+    named: bool = True,
 ) -> Axes:
-    """One coefficient with its interval for each name, top to bottom; `reference` is marked."""
+    """One coefficient with its interval for each name, top to bottom; `reference` is marked.
+
+    named: False for a panel beside one that has the names; ticks cost more than all else here.
+    """
     places = np.arange(len(names))
     if reference is not None:
         axes.axvline(reference, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
     axes.hlines(places, low, high, color=PALETTE[0], linewidth=1.4)
     axes.plot(values, places, linestyle="", marker="o", markersize=3.5, color=PALETTE[0])
     axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
-    axes.set_yticks(places, names)
+    axes.set_yticks(places if named else [], names if named else [])
     axes.set_xlim(left=min(0.0, *axes.get_xlim()))
     axes.grid(axis="y", visible=False)
     axes.set_xlabel(x_label)

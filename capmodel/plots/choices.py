@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -80,46 +81,45 @@ def draw_cost_latency(
     axes.set_ylabel("Cost [$/hour]")
     rest = [i for i in front if i not in chosen]
     names = [(float(x[i]), float(y[i]), candidates[i].label, i in chosen) for i in chosen + rest]
-    _name_points(axes, names, [(float(x[i]), float(y[i])) for i in {*chosen, *front}])
+    _name_points(axes, names, np.column_stack([x, y]), np.column_stack([x[front], y[front]]))
     return axes
 
 
-# Where a name may stand from its mark [points], the first without a collision is taken.
-_PLACES = ((7.0, 4.0), (7.0, -10.0), (-7.0, 6.0), (-7.0, -12.0))
+# Where a name may stand from its mark [points]: the first place that covers nothing is taken.
+_PLACES = (
+    *((7.0, 4.0), (7.0, -10.0), (-7.0, 6.0), (-7.0, -12.0)),
+    *((14.0, 14.0), (14.0, -20.0), (-14.0, 14.0), (-14.0, -20.0)),
+    *((14.0, 26.0), (-14.0, 26.0), (14.0, -32.0), (-14.0, -32.0), (14.0, 38.0), (-14.0, 38.0)),
+    *((14.0, 52.0), (-14.0, 52.0), (14.0, 66.0), (-14.0, 66.0)),
+)
+_NEAR = 8  # of these, those close enough for names that need not stand
+_Box = tuple[float, float, float, float]
 
 
 def _name_points(
-    axes: Axes,
-    names: Sequence[tuple[float, float, str, bool]],
-    marks: Sequence[tuple[float, float]],
+    axes: Axes, names: Sequence[tuple[float, float, str, bool]], marks: np.ndarray, line: np.ndarray
 ) -> None:
-    """Names beside their points, where they cover no mark, no other name and stay in the frame.
+    """Names beside their points, where they cover no mark, no line, no name and stay in the frame.
 
-    `names` are (x, y, text, bold): the bold ones stand in any case. `marks` are (x, y).
+    `names` are (x, y, text, bold): the bold ones stand in any case, where they cover least.
+    `marks` and `line` are (x, y) a row.
     """
     point = axes.figure.dpi / 72
-    spots = [axes.transData.transform(mark) for mark in marks]
-    (left, low), (right, high) = axes.transAxes.transform([(0, 0), (1, 1)])
-    taken: list[tuple[float, float, float, float]] = []
+    spots = axes.transData.transform(np.vstack([marks, _along(line)]))
+    frame = axes.transAxes.transform([(0, 0), (1, 1)])
+    taken: list[_Box] = []
     for x, y, text, bold in names:
         at = axes.transData.transform((x, y))
-        wide, tall = (4.9 if bold else 4.3) * point * len(text), 8 * point
-        found = None
-        for dx, dy in _PLACES:
-            start = at[0] + dx * point - (wide if dx < 0 else 0)
-            box = (start, at[1] + dy * point, start + wide, at[1] + dy * point + tall)
-            inside = box[0] >= left and box[2] <= right and box[1] >= low and box[3] <= high
-            hit = any(box[0] <= u <= box[2] and box[1] <= v <= box[3] for u, v in spots)
-            if inside and not hit and not any(_overlap(box, other) for other in taken):
-                found = (dx, dy, box)
-                break
-        if found is None and bold:
-            dx, dy = _PLACES[0]
-            found = (dx, dy, (at[0], at[1], at[0] + wide, at[1] + tall))
-        if found is None:
+        size = np.array([(4.9 if bold else 4.3) * len(text), 8.0]) * point
+        places = _PLACES if bold else _PLACES[:_NEAR]
+        boxes = [_box(at, point * np.array(place), size) for place in places]
+        covered = [_covered(box, spots, frame, taken, 2.5 * point) for box in boxes]
+        best = int(np.argmin(covered))
+        if covered[best] and not bold:
             continue
-        dx, dy, box = found
-        taken.append(box)
+        taken.append(boxes[best])
+        dx, dy = places[best]
+        tie = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 3}
         axes.annotate(
             text,
             (x, y),
@@ -129,12 +129,36 @@ def _name_points(
             fontsize=7,
             fontweight="bold" if bold else "normal",
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
+            arrowprops=tie if abs(dy) > 12 else None,
         )
 
 
-def _overlap(
-    one: tuple[float, float, float, float], other: tuple[float, float, float, float]
-) -> bool:
+def _along(line: np.ndarray) -> np.ndarray:
+    """Points along a line through `line`, 24 a piece."""
+    share = np.linspace(0, 1, 24)[:, None]
+    pieces = [a + share * (b - a) for a, b in pairwise(line)]
+    return np.vstack([line, *pieces])
+
+
+def _box(at: np.ndarray, offset: np.ndarray, size: np.ndarray) -> _Box:
+    left = at[0] + offset[0] - (size[0] if offset[0] < 0 else 0)
+    low = at[1] + offset[1]
+    return float(left), float(low), float(left + size[0]), float(low + size[1])
+
+
+def _covered(
+    box: _Box, spots: np.ndarray, frame: np.ndarray, taken: Sequence[_Box], pad: float
+) -> int:
+    """How much a name in `box` would cover; names and the frame's edge weigh most."""
+    u, v = spots.T
+    across = (box[0] - pad <= u) & (u <= box[2] + pad)
+    hit = int((across & (box[1] - pad <= v) & (v <= box[3] + pad)).sum())
+    (left, low), (right, high) = frame
+    outside = box[0] < left or box[2] > right or box[1] < low + pad or box[3] > high
+    return hit + 1000 * outside + 100 * sum(_overlap(box, other) for other in taken)
+
+
+def _overlap(one: _Box, other: _Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
@@ -175,11 +199,21 @@ def draw_tornado(axes: Axes, swings: Sequence[Swing], centre: float, x_label: st
     axes.set_yticks(places, [swing.label for swing in ordered])
     axes.set_ylim(max(len(ordered), 1) - 0.5, -0.5)
     span = max([*np.abs(lows - centre), *np.abs(highs - centre)], default=0.0) or 1.0
-    axes.set_xlim(centre - 1.45 * span, centre + 1.45 * span)
+    reach = max(1.45, _reach_of_notes(axes, ordered, centre, span))
+    axes.set_xlim(centre - reach * span, centre + reach * span)
     axes.grid(axis="y", visible=False)
     axes.xaxis.set_major_formatter(FuncFormatter(plain_number))
     axes.set_xlabel(x_label)
     return axes
+
+
+def _reach_of_notes(axes: Axes, swings: Sequence[Swing], centre: float, span: float) -> float:
+    """How many `span` the axis must go to either side for the notes at the bars' ends to fit."""
+    names = max((len(swing.label) for swing in swings), default=0)
+    room = max(1.25 * axes.bbox.width * 72 / axes.figure.dpi - 4.2 * names - 25, 60.0)
+    ends = [end for s in swings for end in ((s.low, s.low_note), (s.high, s.high_note))]
+    shares = [(abs(x - centre) / span, (4 * len(note) + 6) / room) for x, note in ends]
+    return max((far / (1 - 2 * share) for far, share in shares if share < 0.4), default=0.0)
 
 
 def _note(axes: Axes, x: float, place: float, text: str, *, left: bool) -> None:

@@ -41,18 +41,19 @@ def gpus_text(deployment: Row) -> str:
     return f"{deployment['tp']} × {deployment['gpu']}"
 
 
+GENERATED = Verdict(
+    "Made from synthetic runs",
+    "The runs behind this document were generated, not measured. It shows what the tool does; no "
+    "figure in it says anything about real hardware.",
+    "caution",
+)
+
+
 def decision_blocks(summary: Row) -> list[Block]:
     """The page that decides: what fits, how fast, how sure, in a manager's words."""
     blocks: list[Block] = []
     if summary["synthetic"]:
-        blocks.append(
-            Verdict(
-                "Made from synthetic runs",
-                "The runs behind this document were generated, not measured. It shows what the "
-                "tool does; no figure in it says anything about real hardware.",
-                "caution",
-            )
-        )
+        blocks.append(GENERATED)
     blocks += [_verdict(summary), _facts(summary)]
     chosen = summary["deployment"]["chosen_because"]
     if chosen:

@@ -81,6 +81,25 @@ class Table:
         longest = [max(map(len, row), default=0) for row in self.rows]
         return len(self.rows) <= 24 and len(self.rows) + sum(longest) / 12 <= 45
 
+    @property
+    def room(self) -> int:
+        """Letters that a word may have and surely fit its column, at most 40.
+
+        What narrow columns leave is shared out evenly, as the page does it; a letter is reckoned
+        as 6 pt wide, the room beside a cell as 9 pt, the page as 17 cm.
+        """
+        cells = zip(*self.rows, [column.title for column in self.columns], strict=True)
+        wide = [6.0 * max(len(text.encode()) for text in column) + 9 for column in cells]
+        left = 482.0
+        while wide:
+            share = left / len(wide)
+            wider = [width for width in wide if width > share]
+            if len(wider) == len(wide):
+                return min(int((share - 9) / 6), 40)
+            left -= sum(width for width in wide if width <= share)
+            wide = wider
+        return 40
+
     def __post_init__(self) -> None:
         wrong = [len(row) for row in self.rows if len(row) != len(self.columns)]
         if wrong:
@@ -166,7 +185,7 @@ def _plain_block(block: Block) -> dict[str, Any]:
     else:
         shown = {field.name: _printable_in(plain[field.name]) for field in fields(block)}
         if isinstance(block, Table):
-            shown["whole"] = block.whole
+            shown |= {"whole": block.whole, "room": block.room}
     return {"kind": type(block).__name__.lower(), **shown}
 
 

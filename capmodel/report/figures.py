@@ -132,13 +132,14 @@ def interval_picture(coefficients: Sequence[Row]) -> Picture | None:
         return None
     names = [shortened(level_name(row)) for row in rows]
     with figure(6.7, 0.7 + 0.17 * len(rows)) as fig:
-        for panel, name in zip(fig.subplots(1, 2, sharey=True), both, strict=True):
+        for panel, name in zip(fig.subplots(1, 2), both, strict=True):
             values = [math.nan if row[name] is None else row[name] for row in rows]
             reach = [1.645 * (_error(row, name) or 0.0) for row in rows]
             low = [max(value - half, 0.0) for value, half in zip(values, reach, strict=True)]
             high = [value + half for value, half in zip(values, reach, strict=True)]
             label = f"{name}: time over the datasheet's"
-            draw_intervals(panel, names, values, low, high, label, 1.0)
+            first = name == both[0]
+            draw_intervals(panel, names, values, low, high, label, 1.0, named=first)
         svg = to_svg(fig, text_as_text=True)
     alt = "; ".join(
         f"{name} {number(row['c_w'])} and {number(row['c_kv'])}"

@@ -293,6 +293,31 @@ def _gpus_of(rows: Sequence[Row], stage: str, at_most: int = 12) -> str:
     return ", ".join(names[:at_most]) + more
 
 
+_LATENCIES = {"ttft_p95_s": "TTFT p95", "tpot_p95_s": "TPOT p95", "e2e_p95_s": "E2E p95"}
+
+
+def _set_aside(rows: Sequence[Row], closest: bool) -> Table:
+    """Rows with their reasons; latencies only where some row has one, to leave reasons the room."""
+    keys = [key for key in _LATENCIES if any(row.get(key) is not None for row in rows)]
+    caption = "Candidates set aside and why."
+    if keys:
+        caption += " Latencies in ms with hardly any load, where those are what stops them."
+    return Table(
+        caption + (" Bold: the closest." if closest else ""),
+        (*_FLEET, Column("For"), Column("Why"), *(Column(_LATENCIES[key], True) for key in keys)),
+        tuple(
+            (
+                *_named(row),
+                SHORT_STAGES.get(str(row["stage"]), str(row["stage"])),
+                row["reason"],
+                *(cell(key, row.get(key)) for key in keys),
+            )
+            for row in rows
+        ),
+        strong=(0,) if closest else (),
+    )
+
+
 def rejected_blocks(plan: Row) -> list[Block]:
     """Every candidate set aside, with its reason."""
     rows, closest = plan["rejected"], plan["closest"]
@@ -309,29 +334,7 @@ def rejected_blocks(plan: Row) -> list[Block]:
     blocks: list[Block] = [
         Text(f"{whole(len(rows))} candidate{'s were' if len(rows) > 1 else ' was'} set aside."),
         Bullets(said),
-        Table(
-            "Candidates set aside and why. Latencies in ms with hardly any load, where those are "
-            "what stops them." + (" Bold: the closest." if first else ""),
-            (
-                *_FLEET,
-                Column("For"),
-                Column("Why"),
-                Column("TTFT p95", True),
-                Column("TPOT p95", True),
-                Column("E2E p95", True),
-            ),
-            tuple(
-                (
-                    *_named(row),
-                    SHORT_STAGES.get(row["stage"], row["stage"]),
-                    row["reason"],
-                    *_cells(row, "ttft_p95_s", "tpot_p95_s"),
-                    cell("e2e_p95_s", row.get("e2e_p95_s")),
-                )
-                for row in rows[:MOST_ROWS]
-            ),
-            strong=(0,) if first else (),
-        ),
+        _set_aside(rows[:MOST_ROWS], closest=bool(first)),
     ]
     if len(rows) > MOST_ROWS:
         blocks.append(Text(f"{whole(len(rows) - MOST_ROWS)} more stand in plan.json.", small=True))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from capmodel.report.decision import GENERATED
 from capmodel.report.document import (
     Block,
     Bullets,
@@ -39,6 +40,9 @@ _PROMISED = {
 def decision_blocks(plan: Row) -> list[Block]:
     """The page that decides, in a manager's words."""
     blocks = _feasible(plan) if plan["recommendation"] else _infeasible(plan)
+    sources = (plan.get("calibration") or {}).get("sources") or ()
+    if any("synthetic" in source.lower() for source in sources):
+        blocks = [GENERATED, *blocks]
     if plan["warnings"]:
         blocks += [Text("", lead="Mind."), Bullets(tuple(plan["warnings"]))]
     if plan["recommendation"]:

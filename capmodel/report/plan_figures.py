@@ -150,9 +150,13 @@ def cost_picture(plan: Row) -> Picture:
     )
     caption = (
         "Cost against the mean time from arrival to the last token, by steady-state estimate. "
-        "Ringed: the chosen fleet. The line joins those that none is both cheaper and faster than; "
-        "grey: the rest that keep the promises."
+        "Ringed: the chosen fleet."
     )
+    if len(near) > 1:
+        caption += (
+            " The line joins those that none is both cheaper and faster than; grey: the rest that "
+            "keep the promises."
+        )
     far = len(fleets_seen) - len(near)
     if far:
         caption += f" Not drawn: {whole(far)} whose cost is far above the line's."
@@ -172,7 +176,9 @@ def near_the_front(fleets: Sequence[Candidate]) -> list[Candidate]:
 
 
 def tornado_picture(sensitivities: Sequence[Row]) -> Picture:
-    """How far the cost moves with each input."""
+    """How far the cost moves with each input; one that cannot move it, as a price given, has no
+    bar."""
+    moving = [row for row in sensitivities if row["low"] != row["high"]] or sensitivities
     swings = [
         Swing(
             shortened(row["name"]),
@@ -181,7 +187,7 @@ def tornado_picture(sensitivities: Sequence[Row]) -> Picture:
             shortened(row["low_input"], 18),
             shortened(row["high_input"], 18),
         )
-        for row in sensitivities
+        for row in moving
     ]
     with figure(6.7, 0.8 + 0.3 * len(swings)) as fig:
         draw_tornado(fig.subplots(), swings, sensitivities[0]["base"], "Cost of the fleet [$/hour]")
@@ -189,6 +195,6 @@ def tornado_picture(sensitivities: Sequence[Row]) -> Picture:
     alt = "; ".join(
         f"{row['name']} {row['low_input']} to {row['high_input']}: {format_dollars(row['low'])} to "
         f"{format_dollars(row['high'])}"
-        for row in sensitivities
+        for row in moving
     )
     return Picture(svg, "What moves the cost, the widest first.", f"Tornado: {alt}.")

@@ -245,3 +245,49 @@ def test_residuals_are_signed_percent():
     with figure() as fig:
         axes = draw_residuals(fig.subplots(), np.array([1.0, 2.0]), np.array([0.1, -0.2]), "x")
         assert axes.lines[-1].get_ydata().tolist() == pytest.approx([10, -20])
+
+
+def test_names_cover_no_mark_and_notes_stay_beside_the_axis():
+    rng = np.random.default_rng(4)
+    fleets = [
+        Candidate(f"{i} × (4 × h200-sxm), fp8/fp8", 1 + 6 / i, 8.0 * i, True) for i in range(1, 7)
+    ]
+    fleets += [
+        Candidate("other", float(x), float(y), True)
+        for x, y in zip(rng.uniform(5, 9, 30), rng.uniform(12, 40, 30), strict=True)
+    ]
+    fleets[1] = Candidate(fleets[1].label, 4.0, 16.0, True, chosen=True)
+    with figure(6.7, 2.6) as fig:
+        axes = draw_cost_latency(fig.subplots(), fleets, "Mean time of a request")
+        FigureCanvasAgg(fig).draw()
+        marks = axes.transData.transform([(f.latency_s, f.dollars_per_hour) for f in fleets])
+        boxes = {
+            text.get_text(): Text.get_window_extent(text)
+            for text in axes.texts
+            if "×" in text.get_text()
+        }
+        assert fleets[1].label in boxes
+        assert len(boxes) >= 3
+        covered = {
+            name for name, box in boxes.items() if any(box.contains(*mark) for mark in marks)
+        }
+        assert covered == set()
+
+
+def test_notes_of_a_tornado_keep_off_the_names_of_its_bars():
+    swings = [
+        Swing("an input whose name is longer", 10, 24, "$1.99/GPU-hour", "$5.00/GPU-hour"),
+        Swing("load", 13, 17, "- 25 %", "+ 25 %"),
+    ]
+    with figure(6.7, 1.6) as fig:
+        axes = draw_tornado(fig.subplots(), swings, 15, "Cost [$/hour]")
+        FigureCanvasAgg(fig).draw()
+        notes = [Text.get_window_extent(text) for text in axes.texts]
+        assert min(box.x0 for box in notes) > axes.bbox.x0
+        assert max(box.x1 for box in notes) < axes.bbox.x1
+
+
+def test_grades_that_hardly_differ_have_ticks_to_be_read_by():
+    with figure(6.7, 2.6) as fig:
+        axes = draw_grades(fig.subplots(), ["random", "model"], {"roofline": [0.068, 0.075]})
+        assert len(axes.get_xticks()) >= 3

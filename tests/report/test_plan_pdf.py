@@ -12,7 +12,7 @@ from PIL import Image
 
 from capmodel.report import pdf as pdf_module
 from capmodel.report import write_plan_html, write_plan_pdf
-from capmodel.report.document import Bullets, Picture, Table, Text
+from capmodel.report.document import Bullets, Column, Document, Picture, Section, Table, Text
 from capmodel.report.fields import cell
 from capmodel.report.html import render_html
 from capmodel.report.pdf import UndrawnCharacters, render_pages, render_pdf
@@ -214,3 +214,20 @@ def test_equal_plans_give_equal_bytes(tmp_path):
     for name in ("a.pdf", "b.pdf"):
         write_plan_pdf(plans.infeasible(), tmp_path / name)
     assert (tmp_path / "a.pdf").read_bytes() == (tmp_path / "b.pdf").read_bytes()
+
+
+def test_a_word_that_is_not_measured_fits_its_column():
+    """`Table.room` is a promise: of capitals, the widest letters in use, so many stay one word."""
+    for others in (1, 4, 8):
+        columns = tuple(Column(str(i)) for i in range(others + 1))
+        filler = ("a sentence of words that fills whatever room there is left",) * others
+        room = Table("", columns, (("x" * 200, *filler),)).room
+        word = ("HX2048-" * 9)[:room]
+        table = Table("", columns, ((word, *filler), ("x" * 200, *filler)))
+        assert table.room == room
+        text = _text(Document("t", "", None, "f", (Section("s", (table,)),)))
+        assert word in text, (others, word)
+
+
+def _text(document):
+    return pypdf.PdfReader(io.BytesIO(render_pdf(document))).pages[0].extract_text()
