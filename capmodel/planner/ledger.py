@@ -62,8 +62,8 @@ def assumptions(option: Option, demand: Demand, setting: Setting) -> list[Assump
         ),
         Assumption(
             "step time",
-            f"x {replica.low_factor:.2f} to x {replica.high_factor:.2f}",
-            "measured",
+            _factors(replica),
+            "measured" if replica.low_factor < replica.high_factor else "guessed",
             f"calibration {replica.calibration_id or 'given'}",
         ),
         *_prompts(replica),
@@ -127,6 +127,12 @@ def assumptions(option: Option, demand: Demand, setting: Setting) -> list[Assump
     return lines
 
 
+def _factors(replica: Replica) -> str:
+    if replica.low_factor == replica.high_factor:
+        return "as estimated: no held-out rows give an interval"
+    return f"x {replica.low_factor:.3f} to x {replica.high_factor:.3f}"
+
+
 def _prompts(replica: Replica) -> list[Assumption]:
     share = replica.prompt_peak_share
     if share is None:
@@ -137,7 +143,7 @@ def _prompts(replica: Replica) -> list[Assumption]:
             "prompts",
             f"{share:.0%} of the dense peak",
             "guessed" if guessed else "measured",
-            "the roofline's prior: no measured run tells prompts apart"
+            "the roofline's prior: the measured runs do not tell what prompts take"
             if guessed
             else f"calibration {replica.calibration_id}",
         )

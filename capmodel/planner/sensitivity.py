@@ -82,7 +82,7 @@ def _inputs(planned: Planned) -> Iterator[_Input]:
     yield _Input("prompt length", said, (changed(load, prompt=0.75), changed(load, prompt=1.25)))
     yield _Input("output length", said, (changed(load, output=0.75), changed(load, output=1.25)))
     low, high = replica.low_factor, replica.high_factor
-    yield _Input("step time", (f"x {low:.2f}", f"x {high:.2f}"), (load, load), (low, high))
+    yield _Input("step time", (f"x {low:.3f}", f"x {high:.3f}"), (load, load), (low, high))
 
 
 def _capacities(planned: Planned, inputs: Sequence[_Input]) -> list[Capacity]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from capmodel.anchors import lifted
+from capmodel.anchors import Rising, lifted
 from capmodel.planner.rows import alike, column
 from capmodel.steptime import FamilyCost, StepTime, standing
 
@@ -35,14 +35,16 @@ class Stack:
         context = cached_tokens / np.maximum(batch, 1e-9)
         least = self._least(batch, context, prefill_tokens)
         total = np.maximum(sum(self.terms(batch, context, prefill_tokens).values()), least)
-        if any(one.kernels is not None for one in self.step_times):
+        kernels = [one.kernels for one in self.step_times]
+        if any(kernels):
             none = np.zeros_like(batch)
             alone = np.maximum(
                 sum(self.terms(batch, context, none).values()), self._least(batch, context, none)
             )
-            total = total + (self._between("kernels", batch, context) - 1.0) * alone
+            total = total + (self._between(kernels, batch, context) - 1.0) * alone
+        rising = [one.rising for one in self.step_times]
         found = total * self._factors(batch, context, prefill_tokens)
-        return np.maximum(found * self._between("rising", batch, context), least)
+        return np.maximum(found * self._between(rising, batch, context), least)
 
     def terms(self, batch: Array, context_len: Array, prefill_tokens: Array) -> dict[str, Array]:
         """As `StepTime.terms`: [s] by family, each (step times, points)."""
@@ -73,10 +75,9 @@ class Stack:
             found[rows] = np.exp(correction(points)[0]).reshape(len(rows), -1)
         return found
 
-    def _between(self, name: str, batch: Array, context_len: Array) -> Array:
-        """The factors between anchors that a `StepTime` holds by this name, 1 where it has none."""
+    def _between(self, tables: Sequence[Rising | None], batch: Array, context_len: Array) -> Array:
+        """The factors that each `StepTime` holds between anchors, 1 where it has none."""
         found = np.ones_like(batch)
-        tables = [getattr(one, name, None) for one in self.step_times]
         rows = [row for row, table in enumerate(tables) if table is not None]
         if rows:
             own = np.array([table.factors for table in tables if table is not None])

@@ -87,6 +87,6 @@ def test_a_sensitivity_that_cannot_be_says_why():
     (left_out,) = tight.to_dict()["sensitivities_left_out"]
     assert left_out["name"] == "step time"
     assert "step time" not in names
-    assert f"x {tight.chosen.replica.high_factor:.2f}" in left_out["reason"]
+    assert f"x {tight.chosen.replica.high_factor:.3f}" in left_out["reason"]
     assert "TPOT p95" in left_out["reason"]
     assert "promised" in left_out["reason"]
