@@ -1,6 +1,7 @@
 """What the rows of one engine and GPU cover, and what a prediction asks beyond it."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from capmodel.shapes import load_shape
+from capmodel.shapes.catalogue import in_catalogue
 
 Array = npt.NDArray[np.float64]
 
@@ -98,7 +100,9 @@ def _hull(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, 
 
 def catalogue_name(model: object) -> str:
     """The catalogue's name of a model, its own where the catalogue has none."""
+    name = str(model)
     try:
-        return load_shape(str(model)).name
-    except ValueError:
-        return str(model)
+        known = in_catalogue(name) or Path(name).exists()
+        return load_shape(name).name if known else name
+    except (ValueError, OSError):
+        return name

@@ -62,7 +62,7 @@ def _find(name: str, folder: State) -> ModelShape:
         return _shape(owners[0], folder)
     if len(owners) > 1:
         raise ValueError(f"Got model {shown(name)}, but that names several: {', '.join(owners)}")
-    raise ValueError(_unknown(name, catalogue))
+    raise ValueError(_unknown(name, folder))
 
 
 @lru_cache(maxsize=4096)
@@ -77,8 +77,10 @@ def _shape(name: str, folder: State) -> ModelShape:
     return shape_from_entry(entry, base)
 
 
-def _unknown(name: str, catalogue: Catalogue) -> str:
-    wanted = spelling(name)
+@lru_cache(maxsize=4096)
+def _unknown(name: str, folder: State) -> str:
+    """What to say of a name that is none; looking for near ones takes tens of milliseconds."""
+    catalogue, wanted = _catalogue(folder), spelling(name)
     begin = sorted(
         {owner for key, owners in catalogue.spellings.items() if key.startswith(wanted + "-")
          for owner in owners}
