@@ -115,9 +115,10 @@ def test_what_is_adapted_is_whole(
 def test_intervals_of_an_adapted_gpu_cover(
     without_h200: Calibration, new_rows: pd.DataFrame
 ) -> None:
+    """One draw of ten runs has 0.68 to 0.98 of the others inside, so many are drawn."""
     rng = np.random.default_rng(1)
     inside = []
-    for _ in range(6):
+    for _ in range(16):
         order = rng.permutation(len(new_rows))
         own, held = without_h200.adapt(new_rows.iloc[order[:10]]), new_rows.iloc[order[10:]]
         ratio = held["step_time_s"].to_numpy(float) / own.predict(held)
