@@ -19,7 +19,7 @@ from capmodel.evaluation import GradeCard, cross_validate
 from capmodel.features import shape_of_row
 from capmodel.gpus import load_gpu
 from capmodel.kvcache import kv_bytes, kv_bytes_per_token
-from capmodel.memory import max_concurrency
+from capmodel.memory import MEMORY_FRACTION, max_concurrency
 from capmodel.prediction import predict
 from capmodel.quality import screen_runs
 from capmodel.roofline import NAMES
@@ -29,8 +29,6 @@ from capmodel.weights import weight_bytes
 Progress = Callable[[str, int, int], None]
 
 CONTEXTS = (2048, 4096, 8192, 16384, 32768, 65536, 131072)
-# Of a GPU's memory, what the engine may use.
-MEMORY_FRACTION = 0.92
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 NOT_MODELLED = (
     "how a request's latency builds up under arriving load: see capmodel plan",

@@ -114,20 +114,13 @@ def _with_context(runs: pd.DataFrame, path: Path) -> pd.DataFrame:
     gaps = runs["context_len"].isna()
     if not gaps.any():
         return runs
-    lengths = [runs[name] if name in runs else pd.Series(np.nan, index=runs.index)
-               for name in ("input_len", "output_len")]  # fmt: skip
-    if (gaps & (lengths[0].isna() | lengths[1].isna())).any():
-        complete(
-            runs,
-            Given(),
-            path,
-            [
-                name
-                for name in ("input_len", "output_len")
-                if name not in runs or runs[name][gaps].isna().any()
-            ],
-        )
-    return runs.assign(context_len=runs["context_len"].fillna(lengths[0] + lengths[1] / 2))
+    names = ["input_len", "output_len"]
+    lengths = runs.reindex(columns=names)
+    lacking = [name for name in names if lengths[name][gaps].isna().any()]
+    if lacking:
+        complete(runs, Given(), path, lacking)  # raises, asking for them by name
+    mean = lengths["input_len"] + lengths["output_len"] / 2
+    return runs.assign(context_len=runs["context_len"].fillna(mean))
 
 
 def checked_rows(runs: pd.DataFrame, path: Path) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """Budget and concurrency: what fits on a GPU, in the textbook's mode and the engine's."""
 
-from capmodel.memory.budget import MemoryBudget, memory_budget
+from capmodel.memory.budget import MEMORY_FRACTION, MemoryBudget, memory_budget
 from capmodel.memory.compare import LogComparison, compare_log, log_settings
 from capmodel.memory.concurrency import max_concurrency
 from capmodel.memory.curves import Curves, cache_curves, concurrency_curves, context_axis
@@ -10,6 +10,7 @@ from capmodel.memory.start_log import StartLog, parse_start_log, read_start_log
 from capmodel.memory.variants import attention_variants
 
 __all__ = [
+    "MEMORY_FRACTION",
     "Curves",
     "Fit",
     "Lever",

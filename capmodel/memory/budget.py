@@ -16,6 +16,8 @@ from capmodel.shapes import ModelLike, load_shape
 from capmodel.weights import weight_bytes
 from capmodel.words import shown
 
+# Of a GPU's memory, what an engine uses where nothing else is said.
+MEMORY_FRACTION = 0.92
 MODES = ("nameplate", "engine")
 
 
@@ -75,7 +77,7 @@ def memory_budget(
     *,
     weight_dtype: str | None = "bf16",
     tp: int = 1,
-    memory_fraction: float = 0.92,
+    memory_fraction: float = MEMORY_FRACTION,
     mode: str = "nameplate",
     reserve_bytes: float | None = None,
     limits: StepLimits | None = None,

@@ -12,7 +12,7 @@ from capmodel.dtypes import kv_dtype_name, weight_dtype_name
 from capmodel.gpus import Gpu, GpuLike, load_gpu
 from capmodel.kvcache import EngineSettings, kv_bytes, request_cost
 from capmodel.kvcache.totals import check_lengths
-from capmodel.memory.budget import MODES, MemoryBudget, memory_budget
+from capmodel.memory.budget import MEMORY_FRACTION, MODES, MemoryBudget, memory_budget
 from capmodel.memory.reserve import StepLimits, default_limits
 from capmodel.shapes import ModelLike, ModelShape, load_shape
 from capmodel.words import shown
@@ -26,7 +26,7 @@ def max_concurrency(
     weight_dtype: str | None = "bf16",
     kv_dtype: str = "bf16",
     tp: ArrayLike = 1,
-    memory_fraction: float = 0.92,
+    memory_fraction: float = MEMORY_FRACTION,
     mode: str = "nameplate",
     reserve_bytes: float | None = None,
     max_num_batched_tokens: int | None = None,

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from capmodel.arguments import COUNT, number
 from capmodel.gpus import GpuLike
 from capmodel.kvcache import kv_bytes
+from capmodel.memory.budget import MEMORY_FRACTION
 from capmodel.memory.concurrency import max_concurrency
 from capmodel.memory.variants import attention_variants
 from capmodel.shapes import ModelLike, load_shape
@@ -67,7 +68,7 @@ def concurrency_curves(
     *,
     weight_dtype: str | None = "bf16",
     tp: int = 1,
-    memory_fraction: float = 0.92,
+    memory_fraction: float = MEMORY_FRACTION,
     mode: str = "nameplate",
     reserve_bytes: float | None = None,
     max_num_batched_tokens: int | None = None,

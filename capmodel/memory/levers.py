@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from capmodel.arguments import LENGTH, number
 from capmodel.gpus import Gpu, GpuLike, load_gpu
 from capmodel.kvcache import EngineSettings, check_tp, kv_bytes, request_cost
-from capmodel.memory.budget import MemoryBudget, memory_budget
+from capmodel.memory.budget import MEMORY_FRACTION, MemoryBudget, memory_budget
 from capmodel.memory.concurrency import held, step_limits
 from capmodel.memory.reserve import StepLimits
 from capmodel.memory.variants import attention_variants
@@ -86,7 +86,7 @@ def explain_fit(
     weight_dtype: str | None = "bf16",
     kv_dtype: str = "bf16",
     tp: int = 1,
-    memory_fraction: float = 0.92,
+    memory_fraction: float = MEMORY_FRACTION,
     mode: str = "nameplate",
     reserve_bytes: float | None = None,
     max_num_batched_tokens: int | None = None,

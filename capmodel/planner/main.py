@@ -10,6 +10,7 @@ from capmodel.calibration import load_calibration
 from capmodel.costs import PRICE
 from capmodel.engines import known_engine
 from capmodel.gpus import load_gpu
+from capmodel.memory import MEMORY_FRACTION
 from capmodel.planner.candidate import Candidate, GpuLike, candidates
 from capmodel.planner.clients import client_cap
 from capmodel.planner.demand import Demand, demand
@@ -18,7 +19,7 @@ from capmodel.planner.failing import infeasible, infeasible_by_simulation, misse
 from capmodel.planner.fleet import fleet_of
 from capmodel.planner.held import held_to
 from capmodel.planner.provenance import day, inputs_of
-from capmodel.planner.replica import MEMORY_FRACTION, CalibrationLike, Setting
+from capmodel.planner.replica import CalibrationLike, Setting
 from capmodel.planner.result import Plan, headline
 from capmodel.planner.search import Search, pareto, search
 from capmodel.planner.sensitivity import sensitivities

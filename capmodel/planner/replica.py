@@ -8,7 +8,13 @@ from capmodel.gpus import Gpu
 from capmodel.kvcache import EngineSettings, RequestCost, request_cost
 from capmodel.kvcache.replay import ENGINES
 from capmodel.kvcache.splits import check_tp
-from capmodel.memory import MemoryBudget, StepLimits, default_limits, memory_budget
+from capmodel.memory import (
+    MEMORY_FRACTION,
+    MemoryBudget,
+    StepLimits,
+    default_limits,
+    memory_budget,
+)
 from capmodel.planner.candidate import Candidate
 from capmodel.shapes import ModelShape
 from capmodel.simulation import (
@@ -26,7 +32,6 @@ from capmodel.simulation.table import tabulated
 from capmodel.steptime import FamilyCost, StepTime
 from capmodel.traffic import step_traffic
 
-MEMORY_FRACTION = 0.92
 # Time of a prompt's matrices over what they take at the GPU's dense peak, where the calibration
 # says nothing of prompts: the roofline's prior, 55 % of peak.
 PREFILL = 1.8
