@@ -81,7 +81,7 @@ class PromptTimes:
 def prompt_times(replica: Replica, mix: LengthMix) -> PromptTimes:
     """One prompt at a time, in as many steps as the token budget asks for."""
     new = np.maximum(mix.prompt - mix.hits, 1.0)
-    work = new * (1.0 + (mix.hits + new / 2) / replica.attention_tokens)
+    work = new * (1.0 + (mix.hits + new / 2) / replica.prompts.attention_tokens)
     steps = np.ceil(new / replica.limits.max_num_batched_tokens)
     grid = np.unique(np.geomspace(1.0, max(2.0, float((work / steps).max())), 24))
     none = np.zeros_like(grid)

@@ -146,7 +146,7 @@ def load_curves(
 ) -> LoadCurves:
     """The steady state of each replica under the mix and peakedness at its place."""
     works = [
-        mix.work(one.attention_tokens) for one, mix in zip(replicas, mixes, strict=True)
+        mix.work(one.prompts.attention_tokens) for one, mix in zip(replicas, mixes, strict=True)
     ]  # fmt: skip
     held = column(mix.steps_held for mix in mixes)
     per_sequence = column(work.mean for work in works) / held
@@ -179,20 +179,14 @@ def load_curves(
     fixed = (
         column(one.fixed_s for one in front) + column(one.per_request_s for one in front) * batch
     )
-    schedule, schedule_p95 = (
-        column(one.steps_of(tokens) for one, tokens in zip(front, prompts, strict=True)) * step
-        for prompts in (
-            [mix.input_mean for mix in mixes],
-            [work.prompt_p95 for work in works],
-        )
-    )
+    schedule = column(one.steps for one in front) * step
     # A fuller batch evens out the prompts that one meets, but never makes a token come sooner.
     # Where every answer is one token, nobody waits for a second.
     spread = column(peakedness)
     tpot_p95 = step + _unlucky(batch, step, decode, rate, works, spread, counts)
     tpot_p95 = np.where(column(bool(mix.steps.any()) for mix in mixes) > 0, tpot_p95, 0.0)
     tpot_p95 = np.maximum.accumulate(tpot_p95, axis=1)
-    ttft, ttft_p95 = fixed + (schedule + wait + own), fixed + (schedule_p95 + wait_p95 + own_p95)
+    ttft, ttft_p95 = fixed + (schedule + wait + own), fixed + (schedule + wait_p95 + own_p95)
     return LoadCurves(
         batch=batch,
         step_s=step,
@@ -229,7 +223,10 @@ def step_parts(
     batch: (replicas, points).
     """
     held = batch * column(mix.held_mean for mix in mixes)
-    works = [mix.work(one.attention_tokens).mean for one, mix in zip(replicas, mixes, strict=True)]
+    works = [
+        mix.work(one.prompts.attention_tokens).mean
+        for one, mix in zip(replicas, mixes, strict=True)
+    ]
     work = column(works)
     prompts = batch * work / column(mix.steps_held for mix in mixes)
     # A prompt comes whole, or in chunks of the token budget, into some steps; spread thinly over

@@ -7,16 +7,19 @@ from typing import Any
 from capmodel import __version__
 from capmodel.kvcache import growth_bytes_per_token
 from capmodel.planner.apart import Split
+from capmodel.planner.candidate import Candidate
 from capmodel.planner.card import calibration_card
 from capmodel.planner.demand import Demand
 from capmodel.planner.doubts import unmeasured
 from capmodel.planner.fleet import Fleet
 from capmodel.planner.ledger import assumptions, not_modelled
+from capmodel.planner.replica import DoesNotFit, interval_of, step_time_of
 from capmodel.planner.result import Plan
 from capmodel.planner.search import FrontPoint, Rejection
 from capmodel.planner.shipped import calibration_for
 from capmodel.planner.sizing import Operation, Option
 from capmodel.planner.verify import Verified
+from capmodel.simulation import StepTimeLike
 from capmodel.weights import parameter_count
 
 _ENDS = ("low", "estimate", "high")
@@ -67,6 +70,8 @@ def plan_dict(plan: Plan) -> dict[str, Any]:
     }
     if plan.chosen is not None and plan.fleet is not None:
         document |= _chosen(plan, plan.chosen, plan.fleet)
+    elif plan.closest is not None:
+        document |= _calibration_of_closest(plan, plan.closest)
     document |= {
         "alternatives": [_option(one) for one in plan.options if one is not plan.chosen],
         "tried": [_tried(one) for one in plan.tried],
@@ -131,12 +136,7 @@ def _chosen(plan: Plan, option: Option, fleet: Fleet) -> dict[str, Any]:
         "steps": [asdict(row) for row in plan.steps],
         "crossover": None if plan.crossover is None else asdict(plan.crossover),
         "fits": _fits(plan, option),
-        "calibration": {
-            "id": replica.calibration_id,
-            "low_factor": replica.low_factor,
-            "high_factor": replica.high_factor,
-            **_card(plan, option),
-        },
+        "calibration": _calibration(plan, replica.candidate, replica.step_time),
         "assumptions": [asdict(line) for line in assumptions(option, plan.demand, plan.setting)],
     }
 
@@ -155,12 +155,27 @@ def _fits(plan: Plan, option: Option) -> list[dict[str, Any]]:
     ]
 
 
-def _card(plan: Plan, option: Option) -> dict[str, Any]:
-    replica = option.replica
-    calibration = calibration_for(plan.setting, replica.candidate.gpu.name)
+def _calibration(plan: Plan, candidate: Candidate, step_time: StepTimeLike) -> dict[str, Any]:
+    """What the step times of `candidate` rest on."""
+    low, high = interval_of(step_time)
+    found = {
+        "id": str(getattr(step_time, "calibration_id", "")),
+        "low_factor": low,
+        "high_factor": high,
+    }
+    calibration = calibration_for(plan.setting, candidate.gpu.name)
     if calibration is None:
+        return found
+    return found | calibration_card(calibration, str(getattr(step_time, "basis", "")))
+
+
+def _calibration_of_closest(plan: Plan, closest: Rejection) -> dict[str, Any]:
+    """The same where no fleet was found; nothing where its step cannot be estimated at all."""
+    try:
+        step_time = step_time_of(plan.shape, closest.candidate, plan.setting)
+    except DoesNotFit:
         return {}
-    return calibration_card(calibration, str(getattr(replica.step_time, "basis", "")))
+    return {"calibration": _calibration(plan, closest.candidate, step_time)}
 
 
 def ruled_by(operation: Operation) -> str:

@@ -2,16 +2,24 @@
 
 from dataclasses import dataclass
 
+from capmodel.engines import known_engine
 from capmodel.memory import MemoryBudget
 from capmodel.planner.demand import Demand
-from capmodel.planner.replica import PREFILL, Replica, Setting
+from capmodel.planner.provenance import kind_of
+from capmodel.planner.replica import Replica, Setting
+from capmodel.planner.shipped import calibration_for
 from capmodel.planner.sizing import Option
+from capmodel.simulation.front_end import MEASURED
 from capmodel.units import format_gib
 
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """One input of the plan. kind: "given", "measured", "datasheet" or "guessed"."""
+    """One input of the plan.
+
+    kind: "given", "measured", "composed" (of measured kernels), "generated" (nothing was run),
+    "datasheet" or "guessed".
+    """
 
     what: str
     value: str
@@ -47,6 +55,7 @@ def assumptions(option: Option, demand: Demand, setting: Setting) -> list[Assump
     candidate, budget = replica.candidate, replica.budget
     gpu = candidate.gpu
     measured = demand.source != "given lengths"
+    steps = _steps(replica, setting)
     lines = [
         Assumption(
             "load",
@@ -63,10 +72,10 @@ def assumptions(option: Option, demand: Demand, setting: Setting) -> list[Assump
         Assumption(
             "step time",
             _factors(replica),
-            "measured" if replica.low_factor < replica.high_factor else "guessed",
+            steps if replica.low_factor < replica.high_factor else "guessed",
             f"calibration {replica.calibration_id or 'given'}",
         ),
-        *_prompts(replica),
+        *_prompts(replica, setting, steps),
         Assumption(
             "price",
             f"${price.estimate:.2f} per GPU-hour (${price.low:.2f} to ${price.high:.2f})",
@@ -96,11 +105,10 @@ def assumptions(option: Option, demand: Demand, setting: Setting) -> list[Assump
         ),
         Assumption(
             "before the scheduler",
-            f"{1e3 * replica.front_end.fixed_s:.0f} ms, {replica.front_end.steps:.1f} steps, "
-            f"{replica.front_end.prompt_steps:.1f} more per 1,024 prompt tokens, and "
+            f"{1e3 * replica.front_end.fixed_s:.0f} ms, {replica.front_end.steps:.1f} steps and "
             f"{1e3 * replica.front_end.per_request_s:.2f} ms per open request",
             "measured",
-            f"TTFT of {setting.engine or 'vllm'} in AIConfigurator's sample of measured runs",
+            f"TTFT of {_front(setting)}",
         ),
     ]
     if option.split is not None:
@@ -133,21 +141,25 @@ def _factors(replica: Replica) -> str:
     return f"x {replica.low_factor:.3f} to x {replica.high_factor:.3f}"
 
 
-def _prompts(replica: Replica) -> list[Assumption]:
-    share = replica.prompt_peak_share
+def _steps(replica: Replica, setting: Setting) -> str:
+    """The kind of what step times were fitted on; those of no calibration of ours were given."""
+    calibration = calibration_for(setting, replica.candidate.gpu.name)
+    return "given" if calibration is None else kind_of(calibration.sources)
+
+
+def _prompts(replica: Replica, setting: Setting, steps: str) -> list[Assumption]:
+    share, own = replica.prompts.peak_share, replica.prompts.own
     if share is None:
         return []
-    guessed = abs(share * PREFILL - 1) < 1e-6
-    return [
-        Assumption(
-            "prompts",
-            f"{share:.0%} of the dense peak",
-            "guessed" if guessed else "measured",
-            "the roofline's prior: the measured runs do not tell what prompts take"
-            if guessed
-            else f"calibration {replica.calibration_id}",
-        )
-    ]
+    told = f"calibration {replica.calibration_id}" if own else f"TTFT of {_front(setting)}"
+    value = f"{share:.0%} of the dense peak"
+    return [Assumption("prompts", value, steps if own else "measured", told)]
+
+
+def _front(setting: Setting) -> str:
+    """Whose measured TTFT stands in."""
+    known = known_engine(setting.engine) or "vllm"
+    return f"{known if known in MEASURED else 'vllm'} in AIConfigurator's sample of measured runs"
 
 
 def _load(demand: Demand) -> str:

@@ -59,14 +59,13 @@ class PrefillWork:
 
     tail_prompts: prompts begun per step; tail: what the prompts met by the unlucky 95th
     percentile of requests add to a step of theirs, over the average. Few steps, few prompts:
-    wide. prompt_p95: of the prompts themselves.
+    wide.
     """
 
     mean: float
     square: float
     p50: float
     p95: float
-    prompt_p95: float
     tail_prompts: tuple[float, ...]
     tail: tuple[float, ...]
 
@@ -110,13 +109,12 @@ def _work(mix: LengthMix, attention_tokens: float) -> PrefillWork:
     work = new * (1.0 + (mix.hits + new / 2) / attention_tokens)
     p50, p95 = np.percentile(work, [50, 95])
     mean, square = float(work.mean()), float((work**2).mean())
-    prompt_p95 = float(np.percentile(mix.prompt, 95))
     # Prompts met over a request's steps: compound Poisson, taken as gamma of equal mean and
     # variance. A fixed seed: the table is a property of the mix.
     prompts = np.geomspace(1e-3, 30, _TAIL_POINTS)
     steps = mix.steps[mix.steps > 0][::_TAIL_EVERY]
     if not len(steps):
-        return PrefillWork(mean, square, float(p50), float(p95), prompt_p95, (1.0,), (1.0,))
+        return PrefillWork(mean, square, float(p50), float(p95), (1.0,), (1.0,))
     shape = prompts[:, None] * steps * mean**2 / square
     met = np.random.default_rng(0).standard_gamma(shape) / shape
     tail = np.maximum(np.percentile(met, 95, axis=1), 1.0)
@@ -125,7 +123,6 @@ def _work(mix: LengthMix, attention_tokens: float) -> PrefillWork:
         square,
         float(p50),
         float(p95),
-        prompt_p95,
         tuple(prompts.tolist()),
         tuple(tail.tolist()),
     )

@@ -1,7 +1,7 @@
 """What a plan was made from: the files it read, and the day."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,14 @@ def _files(value: Any) -> Iterator[Path]:
         yield path
     elif inside.is_file():
         yield inside
+
+
+def kind_of(sources: Iterable[str]) -> str:
+    """What rows of these `source` texts are: "measured", or the least sure of what they say."""
+    said = " ".join(sources).lower()
+    if "synthetic" in said:
+        return "generated"
+    return "composed" if "composed" in said else "measured"
 
 
 def day(given: str | None) -> str:

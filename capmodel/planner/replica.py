@@ -1,6 +1,6 @@
 """A candidate as a replica: what fits, how many blocks, how long a step takes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from capmodel.memory import (
     memory_budget,
 )
 from capmodel.planner.candidate import Candidate
+from capmodel.planner.prompts import Prompts, attention_tokens, with_prompts
 from capmodel.shapes import ModelShape
 from capmodel.simulation import (
     FrontEnd,
@@ -29,12 +30,8 @@ from capmodel.simulation import (
 )
 from capmodel.simulation.policies import Batching
 from capmodel.simulation.table import tabulated
-from capmodel.steptime import FamilyCost, StepTime
-from capmodel.traffic import step_traffic
+from capmodel.steptime import StepTime
 
-# Time of a prompt's matrices over what they take at the GPU's dense peak, where the calibration
-# says nothing of prompts: the roofline's prior, 55 % of peak.
-PREFILL = 1.8
 # Coverage of the step time's interval.
 INTERVAL = 0.9
 
@@ -86,9 +83,8 @@ class Replica:
     """One replica of a candidate.
 
     pool_blocks: cache blocks; cost: those a request takes. low_factor, high_factor: ends of the
-    step time's interval. attention_tokens: context at which attention costs a prompt token as
-    much as its matrices. prompt_peak_share: of the dense peak that prompts reach, None unknown.
-    front_end: before the scheduler; scheduler: the engine's.
+    step time's interval. prompts: what they take. front_end: before the scheduler; scheduler: the
+    engine's.
     """
 
     candidate: Candidate
@@ -100,8 +96,7 @@ class Replica:
     low_factor: float
     high_factor: float
     calibration_id: str
-    attention_tokens: float
-    prompt_peak_share: float | None
+    prompts: Prompts
     front_end: FrontEnd
     scheduler: Scheduler
 
@@ -115,7 +110,7 @@ class Replica:
             max_num_seqs=sequences,
             max_batched_tokens=self.limits.max_num_batched_tokens,
             prefix_cache=prefix_cache,
-            attention_tokens=self.attention_tokens,
+            attention_tokens=self.prompts.attention_tokens,
             step_scale=step_scale,
             front_end=self.front_end,
             batching=self.scheduler.batching,
@@ -167,11 +162,12 @@ def replica_of(shape: ModelShape, candidate: Candidate, setting: Setting) -> Rep
             f"{longest * cost.block_bytes / 1e9:.1f} GB per GPU, "
             f"{budget.cache_bytes / 1e9:.1f} GB are left"
         )
-    step_time = _step_time(shape, candidate, setting)
-    prompt_peak_share = None
+    step_time = step_time_of(shape, candidate, setting)
     if isinstance(step_time, StepTime):
-        step_time, prompt_peak_share = _with_prompts(step_time, shape, candidate)
-    low, high = _interval(step_time)
+        step_time, prompts = with_prompts(step_time, shape, candidate, setting.engine)
+    else:
+        prompts = Prompts(attention_tokens(shape, candidate.weight_dtype, candidate.kv_dtype))
+    low, high = interval_of(step_time)
     return Replica(
         candidate=candidate,
         budget=budget,
@@ -182,8 +178,7 @@ def replica_of(shape: ModelShape, candidate: Candidate, setting: Setting) -> Rep
         low_factor=low,
         high_factor=high,
         calibration_id=str(getattr(step_time, "calibration_id", "")),
-        attention_tokens=_attention_tokens(shape, candidate.weight_dtype, candidate.kv_dtype),
-        prompt_peak_share=prompt_peak_share,
+        prompts=prompts,
         front_end=front_end_of(setting.engine),
         scheduler=scheduler_of(setting.engine),
     )
@@ -227,7 +222,8 @@ def _cost(
     return _cached_cost(shape, layout, candidate.kv_dtype, candidate.tp, batched_tokens)
 
 
-def _step_time(shape: ModelShape, candidate: Candidate, setting: Setting) -> StepTimeLike:
+def step_time_of(shape: ModelShape, candidate: Candidate, setting: Setting) -> StepTimeLike:
+    """The calibration's step time of `candidate`. Raises DoesNotFit where it has none."""
     try:
         found = setting.calibration.step_time(
             shape,
@@ -242,40 +238,10 @@ def _step_time(shape: ModelShape, candidate: Candidate, setting: Setting) -> Ste
     return found
 
 
-def _with_prompts(
-    found: StepTime, shape: ModelShape, candidate: Candidate
-) -> tuple[StepTime, float]:
-    """The step time with prompts as the simulator means them, and their share of the peak.
-
-    The simulator knows how far into its prompt each chunk is and counts that attention itself.
-    And no prompt is faster than the GPU's peak: a fit that says so had rows which could not tell
-    prompts from the rest, so PREFILL stands in.
-    """
-    dtypes = candidate.weight_dtype, candidate.kv_dtype
-    traffic = step_traffic(shape, *dtypes, candidate.tp, found.dp)
-    least = traffic.prefill_flop_per_token / candidate.gpu.matmul_flops_per_s(dtypes[0])
-    fitted = sum(cost.prefill_s for cost in found.costs if cost.family == "prefill")
-    costs = [replace(cost, prompt_s=0.0) if cost.prompt_s else cost for cost in found.costs]
-    if fitted >= least:
-        return replace(found, costs=tuple(costs)), least / fitted
-    costs = [cost for cost in costs if cost.family != "prefill"]
-    costs.append(FamilyCost("prefill", prefill_s=PREFILL * least))
-    return replace(found, costs=tuple(costs)), 1 / PREFILL
-
-
-def _interval(step_time: StepTimeLike) -> tuple[float, float]:
+def interval_of(step_time: StepTimeLike) -> tuple[float, float]:
     """Factors on the step time at INTERVAL; 1 and 1 where no held-out rows speak for it."""
     if isinstance(step_time, StepTime):
         return step_time.interval_factors(INTERVAL) or (1.0, 1.0)
     ends = (getattr(step_time, name, None) for name in ("low_factor", "high_factor"))
     low, high = (1.0 if end is None else float(end) for end in ends)
     return low, high
-
-
-@lru_cache(maxsize=1024)
-def _attention_tokens(shape: ModelShape, weight_dtype: str, kv_dtype: str) -> float:
-    """Half the context squared is counted per prompt, so a token at `c` costs twice its rate."""
-    traffic = step_traffic(shape, weight_dtype, kv_dtype)
-    if not traffic.prefill_attention_flop:
-        return float("inf")
-    return traffic.prefill_flop_per_token / (2 * traffic.prefill_attention_flop)

@@ -59,9 +59,7 @@ class Replica:
         if front_end is NO_FRONT_END:
             return 0.0
         step_s = self._mean_step_s(now) if self.busy else 0.0
-        # Beside no decoding a prompt waits for nobody's steps but those of the prompts before it.
-        tokens = 0 if self.prefill_only else self.ledger.prompt[request]
-        return front_end.delay_s(step_s, self.in_system, tokens)
+        return front_end.delay_s(step_s, self.in_system)
 
     def arrive(self, request: int) -> bool:
         """Queue `request`; True when the replica should look at it before its run ends."""

@@ -236,7 +236,7 @@ def test_the_shipped_calibrations_make_a_plan():
         weight_dtype="int4", kv_dtype="fp8", simulate=False,
     )  # fmt: skip
     assert found.chosen.replicas >= 2
-    assert 0 < found.chosen.replica.prompt_peak_share <= 1
+    assert 0 < found.chosen.replica.prompts.peak_share <= 1
     assert found.chosen.replica.calibration_id
     low, high = found.chosen.replica.low_factor, found.chosen.replica.high_factor
     assert low <= 1 <= high

@@ -76,12 +76,11 @@ def test_heads_that_do_not_divide_are_the_reason_and_what_divides_them_is_said(t
 
 def test_a_sensitivity_that_cannot_be_says_why():
     """A promise on tokens just above what one sequence takes: the slow end passes it."""
-    free = cm.plan("llama-3.1-8b", "h100", tp=1, simulate=False, **LOAD)
+    one = {"tp": 1, "weight_dtype": "bf16", "kv_dtype": "bf16", "simulate": False, **LOAD}
+    free = cm.plan("llama-3.1-8b", "h100", **one)
     fastest = free.chosen.capacity.lightest.tpot_p95_s
     assert free.to_dict()["sensitivities_left_out"] == []
-    tight = cm.plan(
-        "llama-3.1-8b", "h100", tp=1, simulate=False, **{**LOAD, "slo_tpot_p95": 1.04 * fastest}
-    )
+    tight = cm.plan("llama-3.1-8b", "h100", **{**one, "slo_tpot_p95": 1.04 * fastest})
     assert tight.chosen.replica.high_factor > 1.04
     names = {row.name for row in tight.sensitivities}
     (left_out,) = tight.to_dict()["sensitivities_left_out"]

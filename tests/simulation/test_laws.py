@@ -263,20 +263,3 @@ def test_a_front_end_delays_the_first_token_and_nothing_after():
     span = late.end_s
     system = sum(total.area_system for total in late.totals) / span
     assert system == pytest.approx(len(late) / span * late.e2e_s.mean(), rel=1e-9)
-
-
-def test_longer_prompts_wait_for_more_of_others_steps():
-    """Three steps for each 1,024 tokens of the prompt, where others decode; none beside nobody."""
-    busy = Requests(np.array([0.0, 0.5]), np.array([500, 2048]), np.array([200, 200]))
-    plain, slow = FrontEnd(0.020), FrontEnd(0.020, prompt_steps=3.0)
-    first, second = (
-        simulate(busy, Server(DECODER, 1000, front_end=front)).ttft_s for front in (plain, slow)
-    )
-    assert second[0] == pytest.approx(first[0])
-    step = DECODER.seconds(1, 560)
-    assert second[1] - first[1] == pytest.approx(6 * step, abs=2 * step)
-    apart = [
-        simulate(busy, server, prefill=PrefillPool(server)).ttft_s
-        for server in (Server(DECODER, 1000, front_end=front) for front in (plain, slow))
-    ]
-    assert apart[0] == pytest.approx(apart[1])
