@@ -1,7 +1,5 @@
 """capmodel ingest: benchmark files into one runs table."""
 
-import signal
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +10,7 @@ import click
 from rich.box import SIMPLE
 
 from capmodel.cli import options
+from capmodel.cli.stopping import stopped_tidily
 from capmodel.cli.terminal import terminal
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def command(
     from capmodel.quality import take_in
 
     given = Given({name: value for name, value in facts.items() if value is not None})  # type: ignore[misc]
-    with _stopped_tidily(), _progress(paths) as progress:
+    with stopped_tidily(), _progress(paths) as progress:
         intake = take_in(paths, out, format_, given, progress)
     if as_json:
         options.print_json(_as_dict(intake))
@@ -67,19 +66,6 @@ def command(
     if not intake.rows_used:
         click.echo(f"capmodel: {_nothing(intake)}", err=True)
     return 1 if intake.refused or intake.set_aside["wrong_unit"] or not intake.rows_used else 0
-
-
-@contextmanager
-def _stopped_tidily() -> Iterator[None]:
-    """A SIGTERM (timeout, a batch system) ends as Ctrl-C does: no half-written file stays."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -73,6 +73,12 @@ def copy(folder: Path, ipynb: bool, force: bool) -> None:
     "--out", "-o", type=click.Path(path_type=Path), default=Path("reports/notebooks"),
     show_default=True, help="Folder for the HTML.",
 )  # fmt: skip
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Notebooks at once; by default as many as there are processor cores.",
+)
 @options.as_json
 def run(
     names: tuple[str, ...],
@@ -80,6 +86,7 @@ def run(
     folder: Path | None,
     settings: tuple[str, ...],
     out: Path,
+    jobs: int | None,
     as_json: bool,
 ) -> int:
     """Run notebooks (all, or those NAMEd, such as 01) and write them as HTML.
@@ -91,6 +98,7 @@ def run(
     Exit code 1 where a notebook stopped with an error; its HTML shows where.
     """
     from capmodel.cli.progress import progress_bar
+    from capmodel.cli.stopping import stopped_tidily
     from capmodel.notebooks import find_notebooks, run_notebooks
     from capmodel.units import format_seconds
 
@@ -101,8 +109,8 @@ def run(
         if not glob(str(Path(runs).expanduser())):
             raise ValueError(f"Got --runs {runs}, but no such file, folder or glob exists")
         parameters["runs_file"] = str(Path(runs).expanduser().absolute())
-    with progress_bar(quiet=as_json) as progress:
-        done = run_notebooks(find_notebooks(folder, names), out, parameters, progress)
+    with stopped_tidily(), progress_bar(quiet=as_json) as progress:
+        done = run_notebooks(find_notebooks(folder, names), out, parameters, progress, jobs)
     if as_json:
         options.print_json([{**asdict(one), "html": str(one.html)} for one in done])
     else:

@@ -1,7 +1,12 @@
 """Copying notebooks and running them into HTML."""
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import capmodel.notebooks as room
+import capmodel.notebooks.stories as files
 from capmodel.cli import main
 from capmodel.cli.notebooks import command
 from capmodel.notebooks import (
@@ -62,9 +68,70 @@ def test_runs_into_html_that_needs_no_network(stories: Path, tmp_path: Path) -> 
     assert not re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=[\"']?https?:", first)
     assert "cdn" not in first.lower()
     # 3 cells each, one more in each for what was given; all counted, in order.
-    assert seen[-1] == ("02_second", 8, 8)
+    assert seen[-1][1:] == (8, 8)
     assert [step[1] for step in seen] == sorted(step[1] for step in seen)
     assert not list((tmp_path / "out").glob(".*"))
+
+
+# Says how many kernels are at it: each adds a file and waits for as many.
+MEETING = (
+    STORY
+    + """
+from pathlib import Path
+from time import monotonic, sleep
+Path(runs_file).joinpath(str(divisor)).touch()
+until = monotonic() + 20
+while (met := len(list(Path(runs_file).iterdir()))) < 2 and monotonic() < until:
+    sleep(0.02)
+print("met", met)
+"""
+)
+
+
+def test_as_many_run_at_once_as_were_asked_for(tmp_path: Path) -> None:
+    for folder in ("stories", "meeting", "out"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "stories" / "01_first.py").write_text(MEETING)
+    (tmp_path / "stories" / "02_second.py").write_text(MEETING.replace("= 2\n", "= 3\n", 1))
+    given = {"runs_file": str(tmp_path / "meeting")}
+    labels: set[str] = set()
+    done = run_notebooks(
+        find_notebooks(tmp_path / "stories"), tmp_path / "out", given,
+        lambda label, *_: labels.add(label), jobs=2,
+    )  # fmt: skip
+    assert [one.name for one in done] == ["01_first", "02_second"]
+    assert all("met 2" in one.html.read_text(encoding="utf-8") for one in done)
+    assert "notebooks 01, 02" in labels
+    # Alone it writes the same, to the byte.
+    (alone,) = run_notebooks(
+        find_notebooks(tmp_path / "stories", ["01"]), tmp_path / "alone", given
+    )
+    assert alone.html.read_bytes() == done[0].html.read_bytes()
+    with pytest.raises(ValueError, match="Got jobs=0, but expected a whole number of at least 1"):
+        run_notebooks(find_notebooks(tmp_path / "stories"), tmp_path / "no", jobs=0)
+
+
+def test_told_to_end_it_leaves_no_kernel_and_no_half_file(tmp_path: Path) -> None:
+    (tmp_path / "01_long.py").write_text(
+        "# %% tags=[\"parameters\"]\nplace = ''\n\n# %%\nimport os, pathlib, time\n"
+        "pathlib.Path(place).write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    )
+    mark = tmp_path / "pid"
+    words = ["notebooks", "run", "--folder", tmp_path, "--set", f"place={mark}", "-o", tmp_path]
+    command = [sys.executable, "-m", "capmodel", *map(str, words)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        until = time.monotonic() + 60
+        while not (mark.exists() and mark.read_text()):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        running.send_signal(signal.SIGTERM)
+        _, said = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert said.splitlines()[-1] == "capmodel: stopped"
+    assert "Traceback" not in said
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(mark.read_text()), 0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["01_long.py", "pid"]
 
 
 def test_one_that_stops_is_written_and_the_next_is_run(
@@ -87,7 +154,7 @@ def test_runs_flag_reaches_the_notebooks_as_an_absolute_path(
     (tmp_path / "runs" / "mine.csv").write_text("model\n")
     given: dict[str, Any] = {}
 
-    def fake(paths: object, out: object, parameters: dict[str, Any], progress: object) -> list[Any]:
+    def fake(paths: object, out: object, parameters: dict[str, Any], *_: object) -> list[Any]:
         given.update(parameters)
         return []
 
@@ -176,7 +243,7 @@ def test_a_missing_extra_is_named_with_its_command(
     def missing(name: str) -> None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setattr(room, "import_module", missing)
+    monkeypatch.setattr(files, "import_module", missing)
     with pytest.raises(ValueError, match=r"jupytext.*pip install 'capmodel\[notebooks\]'"):
         run_notebooks(find_notebooks(stories), tmp_path / "out")
     assert not (tmp_path / "out").exists()
