@@ -79,7 +79,9 @@ def _recommendation(console: Console, plan: Row) -> None:
         f"{fits['p50']:,.0f} ({fits['p5']:,.0f} to {fits['p95']:,.0f} in 9 of 10 draws)",
     )
     which = "replica" if best["prefill_replicas"] is None else "decoding replica"
-    lines.add_row("Set max_num_seqs to", f"{clients['max_num_seqs']:,} on every {which}")
+    apart = clients.get("prompts_max_num_seqs")
+    prompts = "" if apart is None else f", {apart:,} on every one for prompts"
+    lines.add_row("Set max_num_seqs to", f"{clients['max_num_seqs']:,} on every {which}{prompts}")
     lines.add_row(
         "Let in at most",
         f"{clients['clients']:,} requests at once, {cap_words(clients['limited_by'])}",

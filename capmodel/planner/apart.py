@@ -101,7 +101,7 @@ def first_token_s(
     """
     front = replica.front_end
     waits = load ** (np.sqrt(2 * (servers + 1)) - 1)
-    before = front.fixed_s + waits * (front.per_request_s + front.steps * times.mean)
+    before = front.fixed_s + waits * front.per_request_s
     wait = waits / (1 - load) / servers * times.square / (2 * times.mean)
     tail = wait / waits * np.log(np.maximum(waits / 0.05, 1.0))
     return before + wait + times.mean, before + tail + times.p95

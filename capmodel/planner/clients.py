@@ -1,11 +1,14 @@
 """How many clients to let in, and what happens above."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from capmodel.planner.demand import Demand
+from capmodel.planner.mix import LengthMix
 from capmodel.planner.pool import overflow_risk, pool_batch
+from capmodel.planner.replica import Replica
 from capmodel.planner.sizing import Option
 
 _STEPS = (0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
@@ -27,7 +30,8 @@ class ClientCap:
     max_num_seqs: sequences a replica should admit: as many as the promises allow, and overflow
     the pool with a chance of at most 1 %. clients: requests in flight to let into the fleet.
     fits: sequences a replica's pool holds over the mix of lengths: 5th, 50th, 95th percentile.
-    limited_by: what sets the cap. risks: above and below it.
+    limited_by: what sets the cap. risks: above and below it. prompts_max_num_seqs: for replicas
+    that only read prompts, as many as one step's tokens and the pool hold; None without them.
     """
 
     max_num_seqs: int
@@ -35,6 +39,7 @@ class ClientCap:
     fits: dict[str, float]
     limited_by: str
     risks: tuple[Risk, ...]
+    prompts_max_num_seqs: int | None = None
 
 
 def client_cap(option: Option, demand: Demand) -> ClientCap:
@@ -60,4 +65,14 @@ def client_cap(option: Option, demand: Demand) -> ClientCap:
         fits=fits,
         limited_by=name,
         risks=tuple(Risk(n, overflow_risk(replica, mix, n)) for n in counts),
+        prompts_max_num_seqs=None if option.split is None else _prompts(replica, mix),
     )
+
+
+def _prompts(replica: Replica, mix: LengthMix) -> int:
+    """Prompts, short ones, that fill a step, and one that begins in it; no more than fit."""
+    short = max(1.0, float(np.percentile(mix.prompt - mix.hits, 5)))
+    step = math.ceil(replica.limits.max_num_batched_tokens / short) + 1
+    blocks = float(np.asarray(replica.cost.blocks(mix.prompt), dtype=float).mean())
+    held = int(replica.pool_blocks / max(blocks, 1.0))
+    return max(1, min(step, held, replica.limits.max_num_seqs))

@@ -97,13 +97,21 @@ def _feasible(plan: Row) -> list[Block]:
         Text(_how_sure(plan), lead="How sure."),
         Text(_one_fails(plan), lead="While one replica is down."),
         Text(
-            f"Set max_num_seqs to {whole(clients['max_num_seqs'])} on every replica and let at "
-            f"most {whole(clients['clients'])} requests into the fleet at once, "
+            f"Set max_num_seqs to {whole(clients['max_num_seqs'])} on every {_which(clients)} and "
+            f"let at most {whole(clients['clients'])} requests into the fleet at once, "
             f"{cap_words(clients['limited_by'])}.",
             lead="What to set.",
         ),
     ]
     return blocks
+
+
+def _which(clients: Row) -> str:
+    """Where the limit on sequences is to be set; replicas for prompts alone have their own."""
+    apart = clients.get("prompts_max_num_seqs")
+    return (
+        "replica" if apart is None else f"decoding replica and {whole(apart)} on those for prompts"
+    )
 
 
 def _infeasible(plan: Row) -> list[Block]:

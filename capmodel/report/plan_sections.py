@@ -47,8 +47,9 @@ def ledger_blocks(plan: Row) -> list[Block]:
         ]
     return [
         Table(
-            "Assumptions. Given: stated for this plan. Measured: from runs or logs. Datasheet: the "
-            "maker's figure. Guessed: a default that nobody checked for this case.",
+            "Assumptions. Given: stated for this plan. Measured: from runs or logs. Composed: of "
+            "measured kernels. Generated: from runs that nobody made. Datasheet: the maker's "
+            "figure. Guessed: a default that nobody checked for this case.",
             (Column("What"), Column("Value"), Column("Kind"), Column("Source")),
             tuple((row["what"], row["value"], row["kind"], row["source"]) for row in lines),
             strong=tuple(i for i, row in enumerate(lines) if row["kind"] == "guessed"),

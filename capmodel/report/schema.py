@@ -123,7 +123,8 @@ CHOSEN: dict[str, Spec] = {
     "energy": (_FLAT,),
     "memory": Each({"*": (float,), "mode": str, "capacity_bytes": _positive}),
     "clients": {
-        "max_num_seqs": int, "clients": int, "limited_by": str, "fits": Each({"*": float}),
+        "max_num_seqs": int, "prompts_max_num_seqs?": (int,), "clients": int, "limited_by": str,
+        "fits": Each({"*": float}),
         "risks": [{"sequences": int, "overflow": float}],
     },
     "steps": [

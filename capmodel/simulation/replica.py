@@ -58,7 +58,8 @@ class Replica:
         front_end = self.server.front_end
         if front_end is NO_FRONT_END:
             return 0.0
-        step_s = self._mean_step_s(now) if self.busy else 0.0
+        # Beside no decoding it waits for the prompts before it, and the queue is that wait.
+        step_s = self._mean_step_s(now) if self.busy and not self.prefill_only else 0.0
         return front_end.delay_s(step_s, self.in_system)
 
     def arrive(self, request: int) -> bool:
