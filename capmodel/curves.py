@@ -7,7 +7,7 @@ engine and GPU are fitted at once to the logarithms of its steps (Gauss-Newton),
 be measured kernel by kernel, and a model that was never run is predicted from kernels that were.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,13 +20,15 @@ Array = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
 
 # Points that carry a kind's curve, spread evenly.
-LANDMARKS = {"matmul": 220, "attention": 220, "latent": 60, "experts": 120, "reduce": 30,
+LANDMARKS = {"matmul": 220, "attention": 220, "latent": 60, "experts": 120, "reduce": 60,
              "step": 20}  # fmt: skip
 # Scatter of the rows against the size of the curves, and how much freer levels are.
 MOST_LOOKED_AT = 1200  # of a kind's points, to find them
 RIDGE, LOOSE = 0.01, 10.0
-# The fit begins with stiff curves, and is done when a round gains less than a share SETTLED.
-STIFF, SETTLED = (1.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0), 0.02
+# Rounds of the fit: how stiff the curves are, and one row in how many is looked at. It is
+# done when a round with loose ones gains less than a share SETTLED.
+ROUNDS = ((0.3, 4), (0.03, 2), *4 * ((0.0, 1),))
+SETTLED = 0.3
 LEAST = 0.003  # of the textbook, before the rows are looked at closely
 JITTER = 1e-6
 FARTHEST = 6.0  # of a curve, in the logarithm
@@ -134,39 +136,15 @@ def fit_curves(
     steps: Steps, step_time_s: Array, roofline_s: Array, ridge: float = RIDGE
 ) -> KernelCurves:
     """Curves of one engine and GPU. steps: its kernels; step_time_s, roofline_s: (n,) [s]."""
-    wanted = np.log(step_time_s)
-    bases = {kind: _Basis(kind, own) for kind, own in steps.items()}
-    ends = np.cumsum([0, *(base.width for base in bases.values())])
-    places = {kind: slice(ends[i], ends[i + 1]) for i, kind in enumerate(bases)}
-
-    def predicted(given: Array) -> tuple[Array, dict[str, Array]]:
-        parts = {kind: base.spent(given[places[kind]]) for kind, base in bases.items()}
-        total = np.zeros(len(wanted))
-        for kind, spent in parts.items():
-            total += np.bincount(steps[kind].step, spent, len(wanted))
-        return total, parts
-
-    def loss(given: Array, pulled: float) -> float:
-        missed = wanted - np.log(predicted(given)[0])
-        return float(missed @ missed + pulled * given @ given)
-
-    found = np.zeros(ends[-1])
-    for kind, level in _levels(steps, step_time_s).items():
-        found[places[kind]][bases[kind].level] = level / np.sqrt(LOOSE)
-    before = np.inf
-    for stiff in STIFF:
+    fit = _Fit(steps, np.log(step_time_s))
+    now = fit.at(fit.begun(_levels(steps, step_time_s)))
+    for stiff, every in ROUNDS:
         pulled = max(ridge, stiff)
-        total, parts = predicted(found)
-        slope = np.empty((len(wanted), len(found)), order="F")
-        for kind, base in bases.items():
-            slope[:, places[kind]] = base.pull(parts[kind], total)
-        found = _moved(found, slope, wanted - np.log(total), pulled, loss)
-        before, last = loss(found, ridge), before
-        if pulled == ridge and before > (1 - SETTLED) * last:
+        last, now = now, fit.moved(now, pulled, every)
+        if pulled == ridge and now.loss(ridge) > (1 - SETTLED) * last.loss(ridge):
             break
     left = np.log(step_time_s / roofline_s)
-    curves = {kind: base.curve(found[places[kind]]) for kind, base in bases.items()}
-    return KernelCurves(curves, len(wanted), float(left.min()), float(left.max()))
+    return KernelCurves(fit.curves(now), len(left), float(left.min()), float(left.max()))
 
 
 def _levels(steps: Steps, step_time_s: Array) -> dict[str, float]:
@@ -179,24 +157,70 @@ def _levels(steps: Steps, step_time_s: Array) -> dict[str, float]:
     return dict(zip(steps, np.log(np.maximum(found, LEAST)).tolist(), strict=True))
 
 
-def _moved(
-    found: Array,
-    slope: Array,
-    missed: Array,
-    ridge: float,
-    loss: Callable[[Array, float], float],
-) -> Array:
-    """One step of Gauss-Newton, halved until it gains."""
-    from scipy.linalg import blas, cho_factor, cho_solve  # slow to import, and only fits need it
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Where a fit stands. given: coefficients of all columns; parts: seconds of each kernel entry,
+    by kind; total: (n,) of each step [s]; missed: (n,) logarithm of what it is off by.
+    """
 
-    system = blas.dsyrk(1.0, slope, trans=1, lower=0)  # its upper half, which is all it takes
-    system[np.diag_indices_from(system)] += ridge
-    factor = cho_factor(system, overwrite_a=True, check_finite=False)
-    step = cho_solve(factor, slope.T @ (missed + slope @ found)) - found
-    before, share = loss(found, ridge), 1.0
-    while share > 0.02 and loss(found + share * step, ridge) > before:
-        share /= 2
-    return np.asarray(found + share * step)
+    given: Array
+    parts: dict[str, Array]
+    total: Array
+    missed: Array
+
+    def loss(self, ridge: float) -> float:
+        return float(self.missed @ self.missed + ridge * self.given @ self.given)
+
+
+class _Fit:
+    """All curves of one engine and GPU as columns side by side."""
+
+    def __init__(self, steps: Steps, wanted: Array) -> None:
+        self.steps, self.wanted = steps, wanted
+        self.bases = {kind: _Basis(kind, own) for kind, own in steps.items()}
+        ends = np.cumsum([0, *(base.width for base in self.bases.values())])
+        self.width = int(ends[-1])
+        self.places = {kind: slice(ends[i], ends[i + 1]) for i, kind in enumerate(self.bases)}
+
+    def begun(self, levels: dict[str, float]) -> Array:
+        """Coefficients of curves that are flat, at a level [log] of each kind."""
+        given = np.zeros(self.width)
+        for kind, level in levels.items():
+            given[self.places[kind]][self.bases[kind].level] = level / np.sqrt(LOOSE)
+        return given
+
+    def at(self, given: Array) -> _State:
+        parts = {kind: base.spent(given[self.places[kind]]) for kind, base in self.bases.items()}
+        total = np.zeros(len(self.wanted))
+        for kind, spent in parts.items():
+            total += np.bincount(self.steps[kind].step, spent, len(total))
+        return _State(given, parts, total, self.wanted - np.log(total))
+
+    def moved(self, now: _State, ridge: float, every: int) -> _State:
+        """One step of Gauss-Newton on one row in `every`, halved until it gains on all."""
+        from scipy.linalg import blas, cho_factor, cho_solve  # slow to import; only fits need it
+
+        slope = self._slope(now, every)
+        system = blas.dsyrk(every, slope, trans=1, lower=0)  # its upper half, all that is asked for
+        system[np.diag_indices_from(system)] += ridge
+        factor = cho_factor(system, overwrite_a=True, check_finite=False)
+        pulled = every * (slope.T @ now.missed[::every]) - ridge * now.given
+        step, share = cho_solve(factor, pulled), 1.0
+        found = self.at(now.given + step)
+        while share > 0.02 and found.loss(ridge) > now.loss(ridge):
+            share /= 2
+            found = self.at(now.given + share * step)
+        return found
+
+    def curves(self, now: _State) -> dict[str, Curve]:
+        return {kind: base.curve(now.given[self.places[kind]]) for kind, base in self.bases.items()}
+
+    def _slope(self, now: _State, every: int) -> Array:
+        """Change of one step in `every`, its log time per unit of each column, (n, width)."""
+        slope = np.empty((len(now.total[::every]), self.width), order="F")
+        for kind, base in self.bases.items():
+            slope[:, self.places[kind]] = base.pull(now.parts[kind], now.total, every)
+        return slope
 
 
 class _Basis:
@@ -222,13 +246,14 @@ class _Basis:
         value = np.clip(self.columns @ given, -FARTHEST, FARTHEST)[self.back]
         return np.asarray(self.own.count * self.own.seconds * np.exp(value))
 
-    def pull(self, spent: Array, total: Array) -> Array:
-        """Change of each step's log time per unit of each column, (n, width)."""
+    def pull(self, spent: Array, total: Array, every: int) -> Array:
+        """Change of one step in `every`, its log time per unit of each column, (n, width)."""
         from scipy.sparse import csr_matrix
 
         share = spent / total[self.own.step]
         shape = (len(total), len(self.points))
-        return np.asarray(csr_matrix((share, (self.own.step, self.back)), shape) @ self.columns)
+        shares = csr_matrix((share, (self.own.step, self.back)), shape)
+        return np.asarray(shares[::every] @ self.columns)
 
     def curve(self, given: Array) -> Curve:
         weights = self.whitened @ given[: self.level]
