@@ -8,12 +8,14 @@ from capmodel.gpus import load_gpu
 from capmodel.planner.candidate import candidates
 from capmodel.planner.prompts import (
     MEASURED,
+    PRIOR,
     PromptCost,
     prompt_cost_of,
     prompt_parts,
     with_prompt_seconds,
     with_prompts,
 )
+from capmodel.roofline import TERMS
 from capmodel.shapes import load_shape
 from capmodel.steptime import FamilyCost, StepTime
 from capmodel.traffic import step_traffic
@@ -61,7 +63,8 @@ def test_rows_that_tell_of_prompts_are_believed_and_others_are_not():
     assert prompts.own
     assert prompts.peak_share == pytest.approx(1 / 3)
     assert step.seconds(0.0, 0.0, 100.0, 5000.0) == pytest.approx(0.01 + 300 * PARTS.matmul_s)
-    for times in (0.3, 1.8, 16.0):  # faster than the peak, a fit's prior, no prompt anywhere
+    assert next(term.prior for term in TERMS if term.coefficient == "c_prefill") == PRIOR
+    for times in (0.3, PRIOR, 16.0):  # faster than the peak, a fit's prior, no prompt anywhere
         other = replace(slow, prefill_s=times * PARTS.matmul_s)
         assert not with_prompts(decoding(other), SHAPE, CANDIDATE, "vllm")[1].own
 
