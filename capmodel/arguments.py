@@ -102,6 +102,13 @@ def one_or_many(name: str, value: Any, span: Span) -> Any:
     return number(name, value, span)
 
 
+def seeded(seed: object) -> int:
+    """`seed` as an int of 0 or more, of any length. Raises ValueError for anything else."""
+    if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0:
+        return seed
+    return int(number("seed", seed, Span("a whole number of at least 0", 0, 2**63, whole=True)))
+
+
 def text(name: str, value: Any, said: str) -> str:
     """`value`, a text that is not blank. said: what was expected else. Raises ValueError."""
     if not isinstance(value, str) or not value.strip():

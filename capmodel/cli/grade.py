@@ -48,6 +48,13 @@ def command(
 
     if hidden is not None and calibration is not None:
         raise ValueError("give --test or --calibration, not both")
+    if want_milestones and (splits or estimators):
+        raise ValueError(
+            "Got --milestones with --split or --estimator, but expected it without: it grades "
+            "every estimator on random rows, or on --test"
+        )
+    if want_milestones:
+        splits = ("random",)  # what they are read from; the other four would only be waited for
     table = read_runs(list(runs) or [default_runs_path()])
     test = read_runs(hidden) if hidden is not None else None
     graded = test if test is not None else table

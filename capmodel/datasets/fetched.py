@@ -4,17 +4,19 @@ An environment variable per file names a local copy, for machines without a netw
 """
 
 import hashlib
+import http.client
 import importlib.util
 import os
 import tempfile
-import urllib.error
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
 from capmodel.ingest import file_sha256, read_runs
+from capmodel.words import shown
 
 CACHE_VARIABLE = "CAPMODEL_CACHE"
 _GITHUB = "https://raw.githubusercontent.com"
@@ -111,8 +113,8 @@ def fetch_file(name: str) -> Path:
     Raises ValueError for an unknown name, a copy with another sha256, or a failed download.
     """
     by_name = {remote.name: remote for remote in REMOTE_FILES}
-    if name not in by_name:
-        raise ValueError(f"Got data set {name!r}, but expected one of {', '.join(by_name)}")
+    if not isinstance(name, str) or name not in by_name:
+        raise ValueError(f"Got data set {shown(name)}, but expected one of {', '.join(by_name)}")
     return fetch(by_name[name])
 
 
@@ -120,12 +122,16 @@ def fetch(remote: RemoteFile) -> Path:
     """Path of a verified copy: the local one, the package's, the cache's, or a download."""
     local = os.environ.get(remote.variable)
     if local:
-        return _verified(_in_folder(Path(local).expanduser(), remote), remote)
+        return _verified(_in_folder(_place(local, remote.variable), remote), remote)
     if remote.package_path:
         return _verified(_in_package(remote), remote)
     cached = cache_folder() / f"{remote.sha256[:12]}-{remote.file_name}"
-    if cached.exists() and file_sha256(cached) == remote.sha256:
-        return cached
+    try:
+        if cached.is_file() and file_sha256(cached) == remote.sha256:
+            return cached
+        _check_cache(cached.parent)
+    except OSError as error:
+        raise _no_cache(cached.parent, error) from error
     return _download(remote, cached)
 
 
@@ -133,15 +139,43 @@ def cache_folder() -> Path:
     """Where downloads are kept: CAPMODEL_CACHE, else the user's cache folder."""
     own = os.environ.get(CACHE_VARIABLE)
     if own:
-        return Path(own).expanduser()
+        return _place(own, CACHE_VARIABLE)
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "capmodel"
+    return _place(base, CACHE_VARIABLE) / "capmodel"
+
+
+def _place(path: str, variable: str) -> Path:
+    """`path` with its ~ written out. Raises ValueError where nobody's home is meant."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(
+            f"Got the path {path}, but there is no such home folder; name another in {variable}"
+        ) from error
+
+
+def _check_cache(folder: Path) -> None:
+    """Make the cache folder and try it: before the download, not after."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
+def _no_cache(folder: Path, error: OSError) -> ValueError:
+    why = error.strerror or str(error)
+    return ValueError(
+        f"Got the cache folder {folder}, but nothing can be kept there ({why}); name another in "
+        f"{CACHE_VARIABLE}"
+    )
 
 
 def _in_folder(path: Path, remote: RemoteFile) -> Path:
     path = path / remote.file_name if path.is_dir() else path
-    if not path.exists():
-        raise ValueError(f"Got {remote.variable}={path}, but there is no such file")
+    if not path.is_file():
+        raise ValueError(
+            f"Got {remote.variable}={path}, but there is no such file; name {remote.file_name} or "
+            "the folder it is in"
+        )
     return path
 
 
@@ -170,15 +204,29 @@ def _download(remote: RemoteFile, target: Path) -> Path:
     try:
         with urllib.request.urlopen(str(remote.url), timeout=60) as answer:
             content = answer.read()
-    except (urllib.error.URLError, TimeoutError) as error:
+    except (OSError, http.client.HTTPException) as error:  # no network, cut off, not HTTP at all
         raise ValueError(f"{remote.url} cannot be fetched: {error}; {hint}") from error
     found = hashlib.sha256(content).hexdigest()
     if found != remote.sha256:
         raise ValueError(
             f"{remote.url} now has sha256 {found}, but {remote.sha256} is pinned; {hint}"
         )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as part:
-        part.write(content)
-    os.replace(part.name, target)  # whole or not at all
+    _keep(content, target)
     return target
+
+
+def _keep(content: bytes, target: Path) -> None:
+    """Write `content` whole or not at all."""
+    part = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
+            part = file.name
+            file.write(content)
+        os.replace(part, target)
+        part = None
+    except OSError as error:
+        raise _no_cache(target.parent, error) from error
+    finally:
+        if part is not None:
+            with suppress(OSError):
+                os.unlink(part)

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from capmodel.words import shown
+
 PACKAGE = "aiconfigurator-core"
 VERSION = "0.12.0"
 
@@ -102,8 +104,28 @@ def data_folder() -> Path:
     return Path(spec.submodule_search_locations[0]) / "systems" / "data"
 
 
+def checked_folder(folder: str | Path) -> Path:
+    """`folder`, which holds one folder a GPU, as `data_folder` does. Raises ValueError."""
+    if not isinstance(folder, str | Path):
+        raise ValueError(f"Got folder={shown(folder)}, but expected the path of a folder")
+    folder = Path(folder)
+    lacks = [name for name in SYSTEMS.values() if not (folder / name).is_dir()]
+    if lacks:
+        raise ValueError(
+            f"Got folder {folder} without {', '.join(lacks)}, but expected the tables of "
+            f"{PACKAGE} {VERSION}, as they lie in its systems/data"
+        )
+    return folder
+
+
 def read_tables(folder: Path, gpu: str, engine: str) -> KernelTables:
-    """The tables of one GPU (a key of SYSTEMS) under one engine (a key of ENGINES)."""
+    """The tables of one GPU (a key of SYSTEMS) under one engine (a key of ENGINES).
+
+    Raises ValueError for another GPU or engine.
+    """
+    for what, value, known in (("GPU", gpu, SYSTEMS), ("engine", engine, ENGINES)):
+        if value not in known:
+            raise ValueError(f"Got {what} {shown(value)}, but expected one of {', '.join(known)}")
     system, name = SYSTEMS[gpu], ENGINES[engine]
     version = (_A100_VERSIONS if system == "a100_sxm" else _VERSIONS)[name]
 

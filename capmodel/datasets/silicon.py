@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from capmodel.arguments import flag
 from capmodel.bundled import bundled_path
 
 SILICON_FILE = "silicon_runs.parquet"
@@ -21,7 +22,8 @@ def load_silicon_runs(parts: bool = False) -> pd.DataFrame:
     so they are left out by default.
 
     Models named `varied-...` exist nowhere; their shape columns say what they are made of. For
-    catalogue models those columns are empty.
+    catalogue models those columns are empty. Raises ValueError for parts that is no flag.
     """
+    parts = flag("parts", parts)
     runs = pd.read_parquet(bundled_path(SILICON_FILE))
     return runs if parts else runs.drop(columns=list(PART_COLUMNS))

@@ -14,6 +14,7 @@ from capmodel.datasets.kernel_tables import (
     ENGINES,
     SYSTEMS,
     KernelTables,
+    checked_folder,
     data_folder,
     read_tables,
 )
@@ -86,9 +87,10 @@ def build_silicon_runs(
 
     folder: tables of aiconfigurator-core, None = the installed package's.
     progress: called with (pairs of GPU and engine done, pairs in all).
-    Raises ValueError, saying how to install it, when the package is not there.
+    Raises ValueError, saying how to install it, when the package is not there, and for a folder
+    that lacks the tables of a GPU.
     """
-    folder = folder or data_folder()
+    folder = data_folder() if folder is None else checked_folder(folder)
     frames = [
         _rows(steps)
         for number, gpu in enumerate(SYSTEMS)

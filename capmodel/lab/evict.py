@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from capmodel.arguments import seeded
 from capmodel.lab.arithmetic import Array
 from capmodel.lab.cache import Held, KVCache
 from capmodel.lab.config import ToyConfig
-from capmodel.lab.sizes import MOST_TOKENS, named, seeded, whole
+from capmodel.lab.sizes import MOST_TOKENS, named, whole
 from capmodel.shapes.attention import SoftmaxAttention
 
 SINK_TOKENS = 4

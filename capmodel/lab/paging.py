@@ -8,12 +8,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from capmodel.arguments import seeded
 from capmodel.lab.arithmetic import Array
 from capmodel.lab.cache import Held, KVCache
 from capmodel.lab.config import ToyConfig
 from capmodel.lab.counters import Counters
 from capmodel.lab.decoder import ToyDecoder
-from capmodel.lab.sizes import MOST_LAYERS, MOST_TOKENS, seeded, whole
+from capmodel.lab.sizes import MOST_LAYERS, MOST_TOKENS, whole
 from capmodel.words import shown
 
 

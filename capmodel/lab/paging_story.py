@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capmodel.arguments import flag
+from capmodel.arguments import flag, seeded
 from capmodel.lab.config import make_config
 from capmodel.lab.counters import Counters
 from capmodel.lab.decoder import ToyDecoder
 from capmodel.lab.paging import BlockPool, PagedCache, PrefixIndex, serve
-from capmodel.lab.sizes import seeded, whole
+from capmodel.lab.sizes import whole
 
 LARGEST = 4096  # tokens of a block, a prompt or an answer
 MOST_REQUESTS = 64

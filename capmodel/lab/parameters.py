@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from capmodel.arguments import seeded
 from capmodel.lab.arithmetic import Array
 from capmodel.lab.config import ToyConfig
-from capmodel.lab.sizes import MOST_WEIGHTS, seeded
+from capmodel.lab.sizes import MOST_WEIGHTS
 from capmodel.shapes.attention import LatentAttention, SoftmaxAttention
 
 

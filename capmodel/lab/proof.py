@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from capmodel.arguments import seeded
 from capmodel.kvcache import kv_bytes
 from capmodel.lab.arithmetic import BLAS, SEQUENTIAL, Arithmetic, Array
 from capmodel.lab.cache import KVCache
@@ -14,7 +15,6 @@ from capmodel.lab.counters import Counters
 from capmodel.lab.decoder import ToyDecoder
 from capmodel.lab.paging import BlockPool, PagedCache, PrefixIndex, serve
 from capmodel.lab.proof_latent import absorption_gaps, order_gaps
-from capmodel.lab.sizes import seeded
 from capmodel.lab.steps import decode_steps
 from capmodel.lab.threads import one_thread
 

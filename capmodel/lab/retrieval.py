@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from capmodel.lab.sizes import MOST_ROWS, MOST_TOKENS, seeded, whole
+from capmodel.arguments import seeded
+from capmodel.lab.sizes import MOST_ROWS, MOST_TOKENS, whole
 from capmodel.lab.tokenizer import ASK, COPY, FACTS, N_SYMBOLS, Tokenizer
 
 IntArray = NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Sizes, seeds and names the lab is given: what they say, or one line that says why not.
+"""Sizes and names the lab is given: what they say, or one line that says why not.
 
 The lab is small on purpose. What would fill a machine's memory is refused before it is allocated.
 """
@@ -19,13 +19,6 @@ def whole(name: str, value: object, least: int, most: int) -> int:
     """`value` as an int from `least` to `most`. Raises ValueError for anything else."""
     said = f"a whole number from {least:,} to {most:,}"
     return int(number(name, value, Span(said, least, most, whole=True)))
-
-
-def seeded(seed: object) -> int:
-    """`seed` as an int of 0 or more, of any length. Raises ValueError for anything else."""
-    if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0:
-        return seed
-    return int(number("seed", seed, Span("a whole number of at least 0", 0, 2**63, whole=True)))
 
 
 def named(what: str, value: object, known: Iterable[str]) -> str:

@@ -4,10 +4,11 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from capmodel.arguments import seeded
 from capmodel.lab.config import KINDS, make_config
 from capmodel.lab.counters import Counters
 from capmodel.lab.decoder import ToyDecoder
-from capmodel.lab.sizes import seeded, whole
+from capmodel.lab.sizes import whole
 from capmodel.lab.threads import one_thread
 
 MOST = 128  # about two seconds: without a cache the work of all steps grows with the cube

@@ -1,6 +1,9 @@
 """Fetching: a local copy, a cache, a wrong file and no network, without any network."""
 
 import hashlib
+import http.client
+import os
+import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,8 +68,13 @@ def test_a_local_copy_is_checked_too(
     monkeypatch.setenv(remote.variable, str(wrong))
     with pytest.raises(ValueError, match="pinned to"):
         fetch(remote)
-    monkeypatch.setenv(remote.variable, str(tmp_path / "absent.csv"))
-    with pytest.raises(ValueError, match="no such file"):
+    (tmp_path / "folder" / "runs.csv").mkdir(parents=True)
+    for absent in (tmp_path / "absent.csv", tmp_path / "folder"):
+        monkeypatch.setenv(remote.variable, str(absent))
+        with pytest.raises(ValueError, match=r"no such file; name runs\.csv or the folder"):
+            fetch(remote)
+    monkeypatch.setenv(remote.variable, "~nobody-here/runs.csv")
+    with pytest.raises(ValueError, match="no such home folder; name another in CAPMODEL_TEST_RUNS"):
         fetch(remote)
 
 
@@ -75,9 +83,47 @@ def test_no_network_says_what_to_do(remote: RemoteFile) -> None:
         fetch(replace(remote, url="file:///nowhere/at/all"))
 
 
-def test_unknown_name_lists_the_known() -> None:
-    with pytest.raises(ValueError, match="argonne"):
-        fetch_file("nothing")
+@pytest.mark.parametrize(
+    "error", [http.client.IncompleteRead(b"a"), ConnectionResetError(104, "reset"), TimeoutError()]
+)
+def test_a_line_that_is_cut_says_what_to_do(
+    remote: RemoteFile, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def cut(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(urllib.request, "urlopen", cut)
+    with pytest.raises(ValueError, match="name a local copy in CAPMODEL_TEST_RUNS"):
+        fetch(remote)
+
+
+def test_a_cache_that_takes_nothing_is_said_before_the_download(
+    remote: RemoteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(urllib.request, "urlopen", None)
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", "/proc/none", "~nobody-here/x"):
+        monkeypatch.setenv("CAPMODEL_CACHE", str(folder))
+        with pytest.raises(ValueError, match=r"Got the .*; name another in CAPMODEL_CACHE"):
+            fetch(remote)
+
+
+def test_a_full_disk_leaves_no_half_file(
+    remote: RemoteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(ValueError, match=r"nothing can be kept there .No space left"):
+        fetch(remote)
+    assert not list((tmp_path / "cache").iterdir())
+
+
+@pytest.mark.parametrize("name", ["nothing", "", None, ["argonne"], "Argonne"])
+def test_unknown_name_lists_the_known(name: object) -> None:
+    with pytest.raises(ValueError, match=r"Got data set .*, but expected one of argonne"):
+        fetch_file(name)  # type: ignore[arg-type]
 
 
 def test_argonne_is_pinned_to_the_published_commit() -> None:

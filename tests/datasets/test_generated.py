@@ -102,10 +102,39 @@ def test_parameters_of_a_known_size() -> None:
     assert table.loc["made-70b-gqa", "n_params"] == 70_553_706_496
 
 
-@pytest.mark.parametrize(("given", "said"), [({"n": 0}, "n=0"), ({"noise": -0.1}, "noise=-0.1")])
-def test_bad_input(given: dict[str, float], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        make_runs(**given)  # type: ignore[arg-type]
+@pytest.mark.parametrize("name", ["n", "seed", "noise", "truth"])
+@pytest.mark.parametrize("value", [-1, np.nan, np.inf, "3", None, [1], 1e30])
+def test_bad_input_is_named(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"Got {name}=.*, but expected "):
+        make_runs(**{"n": 5, name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"n": 0},
+        {"n": True},
+        {"n": 1.5},
+        {"n": 10**11},
+        {"seed": 0.5},
+        {"noise": True},
+        {"noise": 1.01},
+    ],
+)
+def test_numbers_of_another_kind_are_refused(given: dict[str, object]) -> None:
+    (name, value), *_ = given.items()
+    with pytest.raises(ValueError, match=f"Got {name}={value}, but expected "):
+        make_runs(**{"n": 5, **given})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("noise", [0, 1])
+def test_any_noise_it_takes_leaves_times_a_fit_can_read(noise: float) -> None:
+    validate_runs(make_runs(n=2000, noise=noise))
+
+
+def test_numpys_numbers_and_long_seeds_are_numbers() -> None:
+    pd.testing.assert_frame_equal(make_runs(n=np.int64(5), seed=np.uint8(3)), make_runs(5, 3))
+    assert len(make_runs(n=5, seed=2**70)) == 5
 
 
 def _formula_columns(runs: pd.DataFrame) -> np.ndarray:

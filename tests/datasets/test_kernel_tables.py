@@ -6,7 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from capmodel.datasets.kernel_tables import BATCHES, CONTEXTS, KernelTables, read_tables
+from capmodel.datasets.kernel_tables import (
+    BATCHES,
+    CONTEXTS,
+    KernelTables,
+    checked_folder,
+    read_tables,
+)
 from capmodel.datasets.silicon_steps import step_parts
 from capmodel.shapes import shape_from_columns
 
@@ -63,6 +69,17 @@ def _moe_rows(dtype: str, tp: int, ms: float) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def tables(folder: Path) -> KernelTables:
     return read_tables(folder, "h100-sxm", "vllm")
+
+
+def test_folders_and_names_that_hold_no_tables_are_refused(folder: Path) -> None:
+    with pytest.raises(ValueError, match=r"without a100_sxm, h200_sxm, .* but expected"):
+        checked_folder(folder)
+    with pytest.raises(ValueError, match="Got folder=3, but expected the path"):
+        checked_folder(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Got GPU 'h100', but expected one of a100-80gb-sxm"):
+        read_tables(folder, "h100", "vllm")
+    with pytest.raises(ValueError, match="Got engine 'tgi', but expected one of tensorrt-llm"):
+        read_tables(folder, "h100-sxm", "tgi")
 
 
 def test_between_measured_sizes_logarithms_are_interpolated(tables: KernelTables) -> None:
