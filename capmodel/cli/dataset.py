@@ -7,6 +7,31 @@ import click
 from capmodel.cli import options
 
 
+def _checked(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse before a minute of building what could not be written after it."""
+    from tempfile import TemporaryFile
+
+    from capmodel.ingest.writing import PARQUET, check_target, writable
+
+    if path is None:
+        return None
+    if path.is_dir():
+        raise click.UsageError(f"Got --out {path}, a folder, but expected the name of a file")
+    check_target(path, (*PARQUET, ".csv"))
+    with writable(path), TemporaryFile(dir=path.parent):
+        pass
+    return path
+
+
+out = click.option(
+    "--out",
+    "-o",
+    type=click.Path(path_type=Path),
+    callback=_checked,
+    help="Keep them in this .parquet or .csv file.",
+)
+
+
 @click.group(name="dataset", cls=options.Group)
 def command() -> None:
     """Build or fetch reference runs."""
@@ -33,23 +58,19 @@ def list_datasets(as_json: bool) -> None:
 
 
 @command.command(name="build-silicon")
-@options.out
+@out
 @options.as_json
 def build_silicon(out: Path | None, as_json: bool) -> None:
     """Compose decode steps from the kernel times of aiconfigurator-core ([silicon])."""
-    from rich.progress import Progress
-
-    from capmodel.cli.terminal import terminal
+    from capmodel.cli.progress import progress_bar
     from capmodel.datasets.silicon_build import build_silicon_runs
     from capmodel.datasets.silicon_draw import content_hash
+    from capmodel.ingest.writing import write_runs
 
-    with Progress(console=terminal(stderr=True), transient=True) as bar:
-        task = bar.add_task("GPU and engine", total=None)
-        runs = build_silicon_runs(
-            progress=lambda done, total: bar.update(task, completed=done, total=total)
-        )
+    with progress_bar() as show:
+        runs = build_silicon_runs(progress=lambda done, total: show("GPU and engine", done, total))
     if out is not None:
-        runs.to_parquet(out, index=False, compression="zstd")
+        write_runs(runs, out, compression="zstd")
     _say(len(runs), out, as_json, content_hash(runs))
 
 
@@ -72,7 +93,7 @@ def fetch(name: str, as_json: bool) -> None:
 @click.option("--noise", type=click.FloatRange(min=0), default=0.05, show_default=True)
 @click.option("--truth", is_flag=True, help="Add the noise-free time as true_step_time_s.")
 @options.seed
-@options.out
+@out
 @options.as_json
 def generate(
     rows: int, noise: float, truth: bool, seed: int, out: Path | None, as_json: bool
@@ -80,13 +101,11 @@ def generate(
     """Generate synthetic runs whose truth is known."""
     from capmodel.datasets import make_runs
     from capmodel.datasets.silicon_draw import content_hash
+    from capmodel.ingest.writing import write_runs
 
     runs = make_runs(rows, seed, noise, truth)
     if out is not None:
-        if out.suffix == ".parquet":
-            runs.to_parquet(out, index=False)
-        else:
-            runs.to_csv(out, index=False)
+        write_runs(runs, out)
     _say(len(runs), out, as_json, content_hash(runs))
 
 

@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 import pyarrow as pa
@@ -12,20 +13,22 @@ import pyarrow.parquet as pq
 
 from capmodel.runs import RUNS
 
+Packing = Literal["snappy", "gzip", "brotli", "lz4", "zstd"]
 PARQUET = (".parquet", ".pq")
 _ASIDE = ("run_id", "source", "engine", "model", "gpu", "batch_size", "context_len",
           "step_time_s", "rule", "reason")  # fmt: skip
 
 
-def write_runs(runs: pd.DataFrame, path: str | Path) -> Path:
+def write_runs(runs: pd.DataFrame, path: str | Path, compression: Packing = "snappy") -> Path:
     """Write a runs table as Parquet or CSV, by the ending of `path`; replaced whole.
 
+    compression: of Parquet.
     Raises ValueError for another ending or a folder that is not there, OSError where the system
     does not let it be written.
     """
     path = check_target(path, (*PARQUET, ".csv"))
     with writable(path):
-        _write_whole(runs, path)
+        _write_whole(runs, path, compression)
     return path
 
 
@@ -41,11 +44,12 @@ def writable(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _write_whole(runs: pd.DataFrame, path: Path) -> None:
+def _write_whole(runs: pd.DataFrame, path: Path, compression: Packing) -> None:
     name = _beside(path)
     try:
         if path.suffix.lower() in PARQUET:
-            runs.assign(**_odd_as_text(runs)).to_parquet(name, index=False)
+            table = runs.assign(**_odd_as_text(runs))
+            table.to_parquet(name, index=False, compression=compression)
         else:
             runs.to_csv(name, index=False)
         _put(name, path)

@@ -13,7 +13,7 @@ from capmodel.datasets.silicon import PART_COLUMNS, SILICON_FILE
 from capmodel.datasets.silicon_draw import content_hash, drawn_deployments, six_digits
 from capmodel.datasets.silicon_shapes import FIGURES, REAL, silicon_shapes
 from capmodel.features import add_features
-from capmodel.ingest import read_runs
+from capmodel.ingest import file_sha256, read_runs
 from capmodel.quality import screen_runs
 from capmodel.runs import validate_runs
 from capmodel.shapes.attention import LatentAttention, SoftmaxAttention
@@ -91,6 +91,17 @@ def test_hash_is_the_one_in_the_dictionary(runs: pd.DataFrame) -> None:
     assert content_hash(runs) == _documented_hash()
 
 
+def test_the_dictionary_holds_every_files_own_sum_and_rows() -> None:
+    folder = bundled_path(SILICON_FILE).parent
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    files = [path for path in folder.iterdir() if path.suffix in (".parquet", ".npz", ".csv")]
+    assert len(files) >= 2
+    for path in files:
+        section = text.split(f"## {path.name}")[1].split("\n## ")[0]
+        assert f"`{file_sha256(path)}`" in section
+    assert f"{len(load_silicon_runs()):,} rows" in text
+
+
 @pytest.mark.slow
 def test_rebuilding_gives_the_same_content() -> None:
     pytest.importorskip(
@@ -116,6 +127,11 @@ def test_draw_does_not_depend_on_order_and_follows_weights() -> None:
     assert kept == {turned[i] for i in drawn_deployments(turned, [1.0] * 400)}
     heavy = [1e6 if i < 4 else 1.0 for i in range(400)]
     assert drawn_deployments(names, heavy) == [0, 1, 2, 3]
+
+
+def test_parts_is_a_flag() -> None:
+    with pytest.raises(ValueError, match="Got parts='no', but expected True or False"):
+        load_silicon_runs(parts="no")  # type: ignore[arg-type]
 
 
 def test_six_digits() -> None:
