@@ -11,7 +11,7 @@ import pandas as pd
 
 from capmodel.features import add_features, shape_of_row
 from capmodel.runs import SHAPE_COLUMNS, validate_runs
-from capmodel.saturation import ceiling_counts, saturation_of
+from capmodel.saturation import UNKNOWN, ceiling_counts, saturation_of
 from capmodel.shapes import ModelShape
 from capmodel.shapes.attention import CompressedAttention, LatentAttention, SoftmaxAttention
 from capmodel.shapes.model import MoeMlp
@@ -23,9 +23,10 @@ class Profile:
 
     summary: `what`, `value`. layouts: rows, models and cache bytes by attention layout.
     ranges: smallest, median and largest of the numbers. coverage: rows by GPU, engine and weight
-    dtype. missing: combinations that do not occur, and columns with gaps. bounds: rows by what
-    takes longest, per GPU. saturation: one row per series over the batch: where tokens/s stops
-    growing [sequences] and the ceiling there. features: the runs with their features.
+    dtype. missing: combinations that do not occur, columns of the runs with gaps, and GPUs whose
+    bandwidth or peak nobody published. bounds: rows by what takes longest, per GPU; "unknown", a
+    column only where it occurs, on such GPUs. saturation: one row per series over the batch: where
+    tokens/s stops growing [sequences] and the ceiling there. features: the runs and their features.
     """
 
     summary: pd.DataFrame
@@ -46,7 +47,8 @@ class Profile:
 
 def profile_runs(runs: pd.DataFrame) -> Profile:
     """Profile of a runs table. Raises RunsError or ValueError as its checks and features do."""
-    table = add_features(validate_runs(runs))
+    checked = validate_runs(runs)
+    table = add_features(checked)
     table = table.assign(
         tokens_per_s=table["batch_size"] / table["step_time_s"],
         layout=_layouts(table),
@@ -58,7 +60,7 @@ def profile_runs(runs: pd.DataFrame) -> Profile:
         layouts=_by_layout(table),
         ranges=_ranges(table),
         coverage=_coverage(table),
-        missing=_missing(table),
+        missing=_missing(table, list(checked.columns)),
         bounds=_bounds(table),
         saturation=saturation,
         features=table,
@@ -98,14 +100,19 @@ def _bound(table: pd.DataFrame) -> np.ndarray:
     seconds = table[["weight_s", "kv_s", "flop_s"]].to_numpy(float)
     memory = seconds[:, 0] + seconds[:, 1]
     part = np.where(seconds[:, 0] >= seconds[:, 1], "weights", "kv")
-    return np.where(seconds[:, 2] > memory, "compute", part)
+    bound = np.where(seconds[:, 2] > memory, "compute", part)
+    return np.where(np.isnan(seconds).any(axis=1), UNKNOWN, bound)
 
 
 def _summary(table: pd.DataFrame) -> pd.DataFrame:
-    speed = table["tokens_per_s"]
+    speed, sources = table["tokens_per_s"], sorted(table["source"].unique())
+    named = ", ".join(sources[:4])
+    if len(sources) > 4:
+        named += f" and {len(sources) - 4:,} more"
+    unknown = int((table["bound"] == UNKNOWN).sum())
     rows: list[tuple[str, object]] = [
         ("rows", len(table)),
-        ("sources", ", ".join(sorted(table["source"].unique())[:4])),
+        ("sources", named),
         ("models", table["model"].nunique()),
         ("GPUs", table["gpu"].nunique()),
         ("engines", ", ".join(sorted(table["engine"].unique()))),
@@ -113,10 +120,12 @@ def _summary(table: pd.DataFrame) -> pd.DataFrame:
         ("slowest tokens/s", float(speed.min())),
         ("fastest tokens/s", float(speed.max())),
         ("throughput range", float(speed.max() / speed.min())),
-        ("memory-bound rows", int((table["bound"] != "compute").sum())),
+        ("memory-bound rows", int(table["bound"].isin(["weights", "kv"]).sum())),
         ("compute-bound rows", int((table["bound"] == "compute").sum())),
         ("rows below their floor", int((table["step_time_s"] < table["floor_s"]).sum())),
     ]
+    if unknown:
+        rows.append(("rows on GPUs without published figures", unknown))
     return pd.DataFrame(rows, columns=["what", "value"])
 
 
@@ -126,9 +135,15 @@ def _by_layout(table: pd.DataFrame) -> pd.DataFrame:
         models=("model", "nunique"),
         least_kv_bytes_per_token=("kv_bytes_per_token", "min"),
         most_kv_bytes_per_token=("kv_bytes_per_token", "max"),
-        memory_bound_share=("bound", lambda bound: float((bound != "compute").mean())),
+        memory_bound_share=("bound", _memory_bound),
     )
     return found.sort_values("rows", ascending=False).reset_index()
+
+
+def _memory_bound(bound: pd.Series) -> float:
+    """Share of the rows whose bound is known; NaN where none is."""
+    known = bound[bound != UNKNOWN]
+    return float((known != "compute").mean()) if len(known) else float("nan")
 
 
 def _ranges(table: pd.DataFrame) -> pd.DataFrame:
@@ -157,20 +172,24 @@ def _coverage(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _missing(table: pd.DataFrame) -> pd.DataFrame:
-    """Pairs of GPU, engine and weight dtype that never occur, and columns with empty cells."""
+def _missing(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """Combinations of GPU, engine and weight dtype that never occur, `columns` with empty cells,
+    and GPUs that lack a figure."""
     keys = ["gpu", "engine", "weight_dtype"]
     full = pd.MultiIndex.from_product([sorted(table[key].unique()) for key in keys], names=keys)
     absent = full.difference(pd.MultiIndex.from_frame(table[keys].drop_duplicates()))
     rows: list[tuple[str, str, int]] = [("combination", " / ".join(key), 0) for key in absent]
-    for name in table.columns:
+    for name in columns:
         empty = int(table[name].isna().sum())
         if empty:
             rows.append(("column", str(name), empty))
+    bare = table.loc[table["bound"] == UNKNOWN, "gpu"].value_counts().sort_index()
+    rows += [("gpu", str(gpu), int(count)) for gpu, count in bare.items()]
     return pd.DataFrame(rows, columns=["kind", "what", "empty_rows"])
 
 
 def _bounds(table: pd.DataFrame) -> pd.DataFrame:
     counts = table.groupby("gpu")["bound"].value_counts().unstack(fill_value=0)
-    counts = counts.reindex(columns=["weights", "kv", "compute"], fill_value=0)
+    known = ["weights", "kv", "compute", *([UNKNOWN] if UNKNOWN in counts else [])]
+    counts = counts.reindex(columns=known, fill_value=0)
     return counts.reset_index().rename_axis(columns=None)

@@ -7,11 +7,13 @@ import pandas as pd
 FLAT_GAIN = 0.1
 # Columns that name a series of steps over the batch.
 SERIES = ["model", "gpu", "engine", "weight_dtype", "kv_dtype", "tp", "pp", "dp", "context_len"]
+UNKNOWN = "unknown"  # what binds on a GPU whose bandwidth or peak nobody published
 CEILINGS = {
     "cache": "twice the last batch does not fit in memory beside the weights",
     "compute": "tokens/s is flat and FLOP over peak takes longest",
     "cache reads": "tokens/s is flat and reading the cache takes longest",
     "weight reads": "tokens/s is flat and reading the weights takes longest",
+    UNKNOWN: "tokens/s is flat on a GPU without published bandwidth or peak",
     "not reached": "tokens/s still grows at the largest batch measured",
 }
 
@@ -52,26 +54,33 @@ def saturation_of(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def ceiling_counts(saturation: pd.DataFrame) -> pd.DataFrame:
-    """Series by ceiling: `ceiling`, `series`, `share`, `median_knee_batch` and what it means."""
-    rows = [
-        {
-            "ceiling": name,
-            "series": int((saturation["ceiling"] == name).sum()),
-            "share": float((saturation["ceiling"] == name).mean()) if len(saturation) else 0.0,
-            "median_knee_batch": saturation.loc[
-                saturation["ceiling"] == name, "knee_batch"
-            ].median(),
-            "meaning": meaning,
-        }
-        for name, meaning in CEILINGS.items()
-    ]
+    """Series by ceiling, with `series`, `share`, `flat_series`, `median_knee_batch` and `meaning`.
+
+    flat_series: those that have a knee, whose median median_knee_batch is; a series that memory
+    ends may have none. "unknown" is a row only where it occurs.
+    """
+    rows = []
+    for name, meaning in CEILINGS.items():
+        own = saturation.loc[saturation["ceiling"] == name, "knee_batch"]
+        if len(own) or name != UNKNOWN:
+            rows.append(
+                {
+                    "ceiling": name,
+                    "series": len(own),
+                    "share": len(own) / max(len(saturation), 1),
+                    "flat_series": int(own.notna().sum()),
+                    "median_knee_batch": own.median(),
+                    "meaning": meaning,
+                }
+            )
     return pd.DataFrame(rows)
 
 
 def _ceiling(last: pd.DataFrame, flat: pd.Series) -> np.ndarray:
     """What stops each series at its last step: memory first, else what takes longest if flat."""
     twice = last["weight_stored_bytes"] + 2 * last["kv_stored_bytes"]
-    reads = last["bound"].map({"compute": "compute", "kv": "cache reads"}).fillna("weight reads")
+    names = {"compute": "compute", "kv": "cache reads", "weights": "weight reads"}
+    reads = last["bound"].map(names | {UNKNOWN: UNKNOWN})
     stopped = np.where(flat, reads, "not reached")
     full = (twice > last["gpu_memory_bytes"]) & ~(flat & (last["bound"] == "compute"))
     return np.where(full, "cache", stopped)

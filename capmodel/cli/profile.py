@@ -1,5 +1,6 @@
 """`capmodel profile`: what is in a runs table, in tables and figures."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,32 @@ if TYPE_CHECKING:
     from capmodel.profile import Profile
 
 
+def _folder(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse before the reading where nothing could be drawn after it; make the folder."""
+    from tempfile import TemporaryFile
+
+    if path is None:
+        return None
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise click.UsageError(
+            f"Got --figures {path}, but expected a folder that can be written to ({error.strerror})"
+        ) from None
+    return path
+
+
 @click.command(name="profile")
 @click.argument("runs", nargs=-1)
 @options.as_json
-@click.option("--figures", type=click.Path(path_type=Path), help="Folder to draw figures into.")
+@click.option(
+    "--figures",
+    type=click.Path(path_type=Path),
+    callback=_folder,
+    help="Folder to draw figures into.",
+)
 def command(runs: tuple[str, ...], as_json: bool, figures: Path | None) -> None:
     """What is in a runs table: layouts, ranges, gaps, what binds, where batch stops paying.
 
@@ -54,9 +77,9 @@ def _draw(found: "Profile", folder: Path) -> list[Path]:
         draw_throughput,
     )
     from capmodel.plots.style import figure
+    from capmodel.report.files import write_whole
     from capmodel.saturation import ceiling_counts
 
-    folder.mkdir(parents=True, exist_ok=True)
     pieces = {
         "coverage": (draw_coverage, found.features),
         "throughput": (draw_throughput, found.features),
@@ -69,8 +92,9 @@ def _draw(found: "Profile", folder: Path) -> list[Path]:
         path = folder / f"profile_{name}.png"
         with figure() as fig:
             draw(fig.subplots(), data)
-            fig.savefig(path)
-        paths.append(path)
+            drawn = BytesIO()
+            fig.savefig(drawn, format="png")
+        paths.append(write_whole(path, drawn.getvalue()))
     return paths
 
 
@@ -90,10 +114,17 @@ def _print(found: "Profile") -> None:
         console.print(_as_table(title, table))
     absent = (found.missing["kind"] == "combination").sum()
     gaps = found.missing[found.missing["kind"] == "column"]
+    bare = found.missing[found.missing["kind"] == "gpu"]
     console.print(f"{absent} combinations of GPU, engine and weights do not occur (--json).")
     if len(gaps):
         names = ", ".join(f"{row.what} ({row.empty_rows:,})" for row in gaps.itertuples())
         console.print(f"Columns with empty cells: {one_line(names)}.", markup=False)
+    if len(bare):
+        names = ", ".join(f"{row.what} ({row.empty_rows:,} rows)" for row in bare.itertuples())
+        console.print(
+            f"No bandwidth or peak is known of {one_line(names)}, so not what binds there.",
+            markup=False,
+        )
 
 
 def _as_table(title: str, data: "pd.DataFrame") -> object:
@@ -112,7 +143,7 @@ def _as_table(title: str, data: "pd.DataFrame") -> object:
 
 
 def _shown(value: object, in_bytes: bool = False) -> str:
-    if in_bytes and isinstance(value, float) and value >= 1e9:
+    if in_bytes and isinstance(value, float) and value >= 1e7:
         return format_bytes(value)
     if isinstance(value, float):
         if value != value:

@@ -58,10 +58,11 @@ def draw_throughput(axes: Axes, features: pd.DataFrame) -> Axes:
 def draw_roofline(axes: Axes, features: pd.DataFrame, most_points: int = 4000) -> Axes:
     """Share of peak FLOP/s reached over intensity, in units of the GPU's ridge point.
 
-    The line is the datasheet's: no measured step lies above it. At most `most_points` rows, every
-    so-manieth, are drawn.
+    The line is the datasheet's; a step above it is wrong, and how many there are is said. At most
+    `most_points` rows, every so-manieth, are drawn, those of GPUs without published figures never.
     """
-    rows = features.iloc[:: max(1, len(features) // most_points)]
+    known = features[features[["flop_s", "weight_s", "kv_s"]].notna().all(axis=1)]
+    rows = known.iloc[:: max(1, len(known) // most_points)]
     x = rows["flop_s"] / (rows["weight_s"] + rows["kv_s"])
     y = rows["flop_s"] / rows["step_time_s"]
     for index, (gpu, own) in enumerate(rows.groupby("gpu")):
@@ -70,26 +71,41 @@ def draw_roofline(axes: Axes, features: pd.DataFrame, most_points: int = 4000) -
             x[own.index], y[own.index], linestyle="none", marker=look["marker"],
             color=look["color"], markersize=2, alpha=0.45, label=str(gpu),
         )  # fmt: skip
-    line = np.array([x.min(), 1.0, max(x.max(), 2.0)])
+    line = np.array([np.nanmin([*x, 1.0]), 1.0, np.nanmax([*x, 2.0])])
     axes.plot(line, np.minimum(line, 1.0), color=INK, linewidth=1.0)
     axes.annotate(
         "datasheet", (line[-1], 1.0), xytext=(0, 4), textcoords="offset points", ha="right",
         fontsize=7, color=MUTED,
     )  # fmt: skip
+    _say_what_is_odd(axes, features, known)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("FLOP per byte, over the GPU's ridge (1 = compute begins to bind)")
     axes.set_ylabel("Share of peak FLOP/s")
     axes.set_title("Steps under the datasheet roofline")
-    axes.legend(markerscale=2.5, loc="lower right")
+    if len(rows):
+        axes.legend(markerscale=2.5, loc="lower right")
     return axes
+
+
+def _say_what_is_odd(axes: Axes, features: pd.DataFrame, known: pd.DataFrame) -> None:
+    seconds = known[["weight_s", "kv_s"]].sum(axis=1)
+    above = int((known["step_time_s"] < np.maximum(known["flop_s"], seconds)).sum())
+    said = [f"{above:,} of {len(known):,} steps lie above the line"] if above else []
+    bare = sorted(set(features["gpu"]) - set(known["gpu"]))
+    if bare:
+        said.append(f"not drawn, without published figures: {', '.join(map(str, bare))}")
+    axes.annotate(
+        "\n".join(said), (0.01, 0.98), xycoords="axes fraction", va="top", fontsize=6.5, color=MUTED
+    )
 
 
 def draw_bounds(axes: Axes, bounds: pd.DataFrame) -> Axes:
     """Share of each GPU's rows by what takes longest; the numbers are rows."""
-    total = bounds[["weights", "kv", "compute"]].sum(axis=1)
+    parts = [name for name in bounds.columns if name != "gpu"]
+    total = bounds[parts].sum(axis=1)
     left = np.zeros(len(bounds))
-    for index, name in enumerate(("weights", "kv", "compute")):
+    for index, name in enumerate(parts):
         share = (bounds[name] / total).to_numpy(float)
         axes.barh(bounds["gpu"], share, left=left, height=0.7, label=name, **fill(index))
         for place, (start, width, rows) in enumerate(zip(left, share, bounds[name], strict=True)):
@@ -105,7 +121,7 @@ def draw_bounds(axes: Axes, bounds: pd.DataFrame) -> Axes:
     axes.grid(False)
     axes.set_xlabel("Rows")
     axes.set_title("What takes longest: reading weights, reading the cache, computing")
-    axes.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+    axes.legend(ncols=len(parts), loc="upper center", bbox_to_anchor=(0.5, -0.16))
     return axes
 
 
@@ -113,10 +129,12 @@ def draw_ceilings(axes: Axes, counts: pd.DataFrame) -> Axes:
     """Series over the batch by what stops them; `counts` of `saturation.ceiling_counts`."""
     names = counts["ceiling"].tolist()
     axes.barh(names, counts["series"], height=0.65, **fill(0))
-    for place, (number, knee) in enumerate(
-        zip(counts["series"].tolist(), counts["median_knee_batch"].tolist(), strict=True)
+    columns = ("series", "flat_series", "median_knee_batch")
+    for place, (number, flat, knee) in enumerate(
+        zip(*(counts[name].tolist() for name in columns), strict=True)
     ):
-        text = f"{number:,}" + ("" if np.isnan(knee) else f"  (flat from batch {knee:g})")
+        some = f"{flat:,} of them flat" if flat < number else "flat"
+        text = f"{number:,}" + (f"  ({some} from batch {knee:g}, median)" if flat else "")
         axes.annotate(text, (number, place), xytext=(4, 0), textcoords="offset points",
                       va="center", fontsize=7)  # fmt: skip
     axes.set_xlim(0, 1.35 * max(1, counts["series"].max()))

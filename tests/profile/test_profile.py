@@ -5,9 +5,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from capmodel.cli import main
 from capmodel.datasets import load_silicon_runs, make_runs
+from capmodel.plots.profile import draw_bounds, draw_ceilings, draw_roofline
+from capmodel.plots.style import figure
 from capmodel.profile import layout_name, profile_runs
-from capmodel.saturation import CEILINGS, ceiling_counts
+from capmodel.saturation import CEILINGS, UNKNOWN, ceiling_counts
 from capmodel.shapes import load_shape
 
 
@@ -102,6 +105,66 @@ def test_what_binds_small_and_large_batches() -> None:
     found = profile_runs(runs)
     assert found.features["bound"].tolist() == ["weights", "compute", "kv"]
     assert found.bounds[["weights", "kv", "compute"]].to_numpy().tolist() == [[1, 1, 1]]
+
+
+def test_nothing_is_said_to_bind_where_a_figure_is_unknown() -> None:
+    # SambaNova publishes no bandwidth of the SN40L's HBM: neither weights nor cache may win there.
+    flat = a_series([1, 2, 4], [0.01, 0.02, 0.04], gpu="sn40l", weight_dtype="bf16")
+    runs = pd.concat([flat, a_series([1, 2, 4], [0.01, 0.02, 0.04])])
+    found = profile_runs(runs)
+    assert found.features["bound"].tolist() == [UNKNOWN] * 3 + ["weights"] * 3
+    assert found.bounds.set_index("gpu")[UNKNOWN].to_dict() == {"sn40l": 3, "h100-sxm": 0}
+    assert set(found.saturation["ceiling"]) == {UNKNOWN, "weight reads"}
+    assert ceiling_counts(found.saturation)["series"].sum() == 2
+    summary = dict(zip(found.summary["what"], found.summary["value"], strict=True))
+    assert (summary["memory-bound rows"], summary["compute-bound rows"]) == (3, 0)
+    assert found.layouts["memory_bound_share"].tolist() == [1.0]
+    assert found.missing.loc[found.missing["kind"] == "gpu", "what"].tolist() == ["sn40l"]
+    # Columns that the features add are nobody's gaps.
+    assert not (found.missing["kind"] == "column").any()
+    only = profile_runs(flat)
+    assert only.layouts["memory_bound_share"].isna().all()
+    with figure() as fig:
+        axes = draw_roofline(fig.subplots(), only.features)
+        draw_bounds(axes.figure.add_subplot(), found.bounds)
+    assert not axes.get_legend_handles_labels()[1]
+    assert "without published figures: sn40l" in axes.texts[-1].get_text()
+
+
+def test_steps_above_the_datasheet_are_counted_in_the_figure() -> None:
+    # 16 GB of weights take an H100 4.8 ms: the first step is impossible.
+    features = profile_runs(a_series([1, 2], [0.001, 0.02])).features
+    with figure() as fig:
+        axes = draw_roofline(fig.subplots(), features)
+    assert "1 of 2 steps lie above the line" in axes.texts[-1].get_text()
+
+
+def test_a_series_that_memory_ends_is_not_called_flat() -> None:
+    growing = a_series([32, 64, 128], [0.01, 0.011, 0.012], context_len=2048)
+    counts = ceiling_counts(profile_runs(growing).saturation).set_index("ceiling")
+    assert counts.loc["cache", ["series", "flat_series"]].tolist() == [1, 0]
+    with figure() as fig:
+        axes = draw_ceilings(fig.subplots(), counts.reset_index())
+    assert [text.get_text() for text in axes.texts] == ["1", "0", "0", "0", "0"]
+
+
+def test_many_sources_are_counted() -> None:
+    runs = pd.concat([a_series([1], [0.01], source=f"file {i}") for i in range(6)])
+    summary = dict(profile_runs(runs).summary.to_numpy().tolist())
+    assert summary["sources"] == "file 0, file 1, file 2, file 3 and 2 more"
+
+
+@pytest.mark.parametrize("place", ["a file", "a file/below", "/proc/none"])
+def test_a_folder_for_figures_that_cannot_be_is_refused_first(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a file").touch()
+    with pytest.raises(SystemExit) as stop:
+        main(["profile", "no-such-runs.csv", "--figures", str(tmp_path / place)])
+    error = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert "but expected a folder that can be written to" in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize("source", ["silicon", "generated"])
