@@ -7,6 +7,7 @@ import numpy as np
 
 from capmodel.arguments import Span, flag, number, optional
 from capmodel.planner.mix import LengthMix, endless_hits, length_mix
+from capmodel.units import format_seconds
 from capmodel.words import shown
 from capmodel.workload import Fixed, Lengths, Requests, SharedPrefix, Workload, read_trace
 from capmodel.workload.limits import CLIENTS, GAPS, RATE, SEED
@@ -14,6 +15,8 @@ from capmodel.workload.limits import CLIENTS, GAPS, RATE, SEED
 _STRETCH = 1500
 # Of a closed loop, three answers of every client, but no more than a large fleet's share takes.
 _MOST_DRAWN = 24_000
+# Traces of fewer requests than this may be anything; others have rates between these [1/s].
+_FEW, _RARE, _FREQUENT = 50, 0.01, 1000.0
 _TOKENS = Span(
     "whole tokens, at least 1 (up to 1e9), or a distribution of capmodel.workload",
     1.0, 1e9, whole=True,
@@ -120,9 +123,10 @@ def _of_trace(
     if rate is not None:
         requests = requests.at_rate(rate)
     if concurrency is None and not np.isfinite(requests.rate):
+        many = "The one request" if len(requests) == 1 else f"All {len(requests):,} requests"
         raise ValueError(
-            f"All requests of {requests.name} arrive at once, so it has no rate; give rate or "
-            "concurrency"
+            f"{many} of {requests.name} arrive{'s' * (len(requests) == 1)} at once, which is no "
+            "rate; give rate or concurrency"
         )
     name = requests.name
     if concurrency is not None:
@@ -215,6 +219,18 @@ def changed(
         longest=int((requests.prompt_tokens + requests.output_tokens).max()),
         requests=requests,
         prefix_cache=found,
+    )
+
+
+def unit_doubt(demand: Demand) -> str | None:
+    """What to ask of a trace whose own rate no service has; None where nothing is odd."""
+    rate = demand.mean_rate
+    if rate is None or demand.n_requests < _FEW or _RARE <= rate <= _FREQUENT:
+        return None
+    span = format_seconds((demand.n_requests - 1) / rate)
+    return (
+        f"{demand.source} spans {span}, {rate:.3g} requests/s on average: check the unit of its "
+        "times (seconds; in Mooncake's format milliseconds)"
     )
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from capmodel.costs import Price
 from capmodel.engines import known_engine
 from capmodel.memory import MemoryBudget
 from capmodel.planner.demand import Demand
@@ -10,7 +11,7 @@ from capmodel.planner.replica import Replica, Setting
 from capmodel.planner.shipped import calibration_for
 from capmodel.planner.sizing import Option
 from capmodel.simulation.front_end import MEASURED
-from capmodel.units import format_gib
+from capmodel.units import format_dollars, format_gib
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def assumptions(option: Option, demand: Demand, setting: Setting) -> list[Assump
         *_prompts(replica, setting, steps),
         Assumption(
             "price",
-            f"${price.estimate:.2f} per GPU-hour (${price.low:.2f} to ${price.high:.2f})",
+            _price(price),
             "given" if price.given else "guessed",
             price.source,
         ),
@@ -133,6 +134,13 @@ def assumptions(option: Option, demand: Demand, setting: Setting) -> list[Assump
     if gpu.assumption:
         lines.append(Assumption("GPU name", gpu.assumption, "guessed", "catalogue"))
     return lines
+
+
+def _price(price: Price) -> str:
+    said = f"{format_dollars(price.estimate)} per GPU-hour"
+    if price.low == price.high:
+        return said
+    return f"{said} ({format_dollars(price.low)} to {format_dollars(price.high)})"
 
 
 def _factors(replica: Replica) -> str:

@@ -13,7 +13,7 @@ from capmodel.gpus import load_gpu
 from capmodel.memory import MEMORY_FRACTION
 from capmodel.planner.candidate import Candidate, GpuLike, candidates
 from capmodel.planner.clients import client_cap
-from capmodel.planner.demand import Demand, demand
+from capmodel.planner.demand import Demand, demand, unit_doubt
 from capmodel.planner.doubts import doubts, surer
 from capmodel.planner.failing import infeasible, infeasible_by_simulation, missed_by_simulation
 from capmodel.planner.fleet import fleet_of
@@ -128,7 +128,8 @@ def plan(
         disaggregate=disaggregate,
     )
     prices = _by_name(price, looked_at)
-    asked = replace(asked, warnings=_unused(prices, looked_at))
+    odd = unit_doubt(load) if trace is not None and rate is None else None
+    asked = replace(asked, warnings=(*([odd] if odd else []), *_unused(prices, looked_at)))
     show = progress or (lambda label, done, total: None)
     show("candidates sized", 0, len(looked_at))
     found = search(

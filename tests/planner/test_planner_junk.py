@@ -5,11 +5,14 @@
 
 import numpy as np
 import pytest
+from rates import NameplateCalibration
 
+import capmodel as cm
 from capmodel.planner.candidate import candidates
 from capmodel.planner.grid import grid_axes, roofline_setting
 from capmodel.planner.sweep import sweep
 from capmodel.shapes import load_shape
+from capmodel.workload import Requests
 
 JUNK = [
     None, "", "x", b"a", True, float("nan"), float("inf"), -1, 0, 2.5, 1j, 1e300, 10**400, [], {},
@@ -59,3 +62,16 @@ def test_degrees_and_dtypes_are_what_they_are(junk):
     for name in ("tp", "weight_dtype", "kv_dtype", "gpu"):
         with pytest.raises(ValueError, match=r"^Got "):
             list(candidates(shape, **{**GPU, name: junk}))
+
+
+@pytest.mark.parametrize(("gap_s", "odd"), [(0.5, False), (500.0, True), (1e-6, True)])
+def test_a_trace_in_another_unit_is_asked_about(gap_s, odd):
+    """Half a second between requests, the same taken for milliseconds, and a microsecond."""
+    n = 60
+    trace = Requests(np.arange(n) * gap_s, np.full(n, 200), np.full(n, 20), name="mine.csv")
+    one = {"tp": 1, "weight_dtype": "bf16", "kv_dtype": "bf16", "simulate": False}
+    rates = {"calibration": NameplateCalibration(), **one}
+    notes = cm.plan("llama-3.1-8b", "h100", trace=trace, **rates).warnings
+    assert any("unit of its times" in note and "mine.csv" in note for note in notes) == odd
+    told = cm.plan("llama-3.1-8b", "h100", trace=trace, rate=2.0, **rates).warnings
+    assert not any("unit of its times" in note for note in told)

@@ -129,25 +129,62 @@ def test_plain_and_mooncake_text_round_trip(tmp_path):
     assert len(requests.head(1).prefix_ids) == 2
 
 
+H = "arrival_s,prompt_tokens,output_tokens\n"
 BAD = {
     "empty": ("", "is empty"),
-    "header only": ("arrival_s,prompt_tokens,output_tokens\n", "no rows"),
-    "unknown columns": ("a,b\n1,2\n", "has the columns a, b"),
+    "header only": (H, "no rows"),
+    "unknown columns": ("a,b\n1,2\n", "has the columns 'a, b'"),
     "unsorted": (
-        "arrival_s,prompt_tokens,output_tokens\n1,5,2\n3,5,2\n2,5,2\n",
-        "request 2 comes at",
+        f"{H}1,5,2\n3,5,2\n2,5,2\n",
+        "line 4: arrival_s is 2, but expected nothing before the 3 above it; sort the rows",
     ),
-    "not a number": (
-        "arrival_s,prompt_tokens,output_tokens\n1,5,2\n2,x,2\n",
-        r"prompt_tokens\[1\]",
+    "not a number": (f"{H}1,5,2\n2,x,2\n", "line 3: prompt_tokens is 'x', .* leave it out"),
+    "after blank lines": (f"\n{H}1,5,2\n\n2,x,2\n", "line 5: prompt_tokens is 'x'"),
+    "a switch": (f"{H}1,True,2\n", "line 2: prompt_tokens is True"),
+    "a half": (f"{H}1,5.5,2\n", r"line 2: prompt_tokens is 5\.5"),
+    "huge": (f"{H}1,1e300,2\n", r"line 2: prompt_tokens is 1e\+300.*up to 1e9"),
+    "zero output": (f"{H}1,5,0\n", "line 2: output_tokens is 0"),
+    "missing arrival": (f"{H}1,5,2\n,5,2\n", "line 3: arrival_s is empty"),
+    "never": (f"{H}1,5,2\ninf,5,2\n", "line 3: arrival_s is inf"),
+    "too many fields": (f"{H}1,5,2,7,8\n1,1,1\n", "more fields than its 3 headings"),
+    "too few fields": (f"{H}1,5\n1,1,1\n", "line 2: output_tokens is empty"),
+    "twice": ("arrival_s,prompt_tokens,Prompt_Tokens,output_tokens\n0,1,2,3\n", "more than once"),
+    "semicolons": (H.replace(",", ";"), "';' between them: write commas"),
+    "one array": ('[{"timestamp": 0}]', "one JSON array, but expected an object a line"),
+    "bad time": ("TIMESTAMP,ContextTokens,GeneratedTokens\nnoon,5,2\n", "TIMESTAMP is 'noon'"),
+    "seconds": (
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n17000000000,5,2\n",
+        "is 17000000000, but",
     ),
-    "zero output": ("arrival_s,prompt_tokens,output_tokens\n1,5,0\n", r"output_tokens\[0\]=0"),
-    "missing arrival": ("arrival_s,prompt_tokens,output_tokens\n1,5,2\n,5,2\n", r"arrival_s\[1\]"),
-    "bad time": ("TIMESTAMP,ContextTokens,GeneratedTokens\nnoon,5,2\n", "row 2: TIMESTAMP"),
     "cut JSON": ('{"timestamp": 0, "input_le', "line 1: not JSON"),
     "keys missing": ('{"timestamp": 0}\n', "input_length, output_length missing"),
     "list line": ('{"timestamp":0,"input_length":1,"output_length":1}\n[1]\n', "line 2"),
+    "no time": (
+        '\n{"timestamp":NaN,"input_length":1,"output_length":1}',
+        "line 2: timestamp is empty",
+    ),
 }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{H}0,5,2\n1.5,7,3\n",
+        f"{H}0,5,2\n1.5,7,3\n".replace("\n", "\r\n"),
+        f"\ufeff{H}0,5,2\n1.5,7,3\n",
+        f"{H.upper()}0,5,2\n\n1.5,7,3\n\n",
+        '"arrival_s", "prompt_tokens","output_tokens"\n0,5,2\n1.5,"7",3',
+        "id,output_tokens,arrival_s,prompt_tokens\na,2,1700000000,5\nb,3,1700000001.5,7\n",
+        "TimeStamp,ContextTokens,GeneratedTokens\n2023-11-16 18:15,5,2\n2023-11-16T18:15:01.5Z,7,3",
+    ],
+)
+def test_what_other_tools_write_reads_the_same(text, tmp_path):
+    file = tmp_path / "trace.csv"
+    file.write_bytes(text.encode())
+    found = read_trace(file)
+    assert found.arrival_s.tolist() == [0.0, 1.5]
+    assert found.prompt_tokens.tolist() == [5, 7]
+    assert found.output_tokens.tolist() == [2, 3]
 
 
 @pytest.mark.parametrize("name", BAD)
