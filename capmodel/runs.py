@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from capmodel.arguments import instance
 from capmodel.cells import hashable_cells, number_cells, text_cells
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
 from capmodel.engines import known_engine
@@ -142,8 +143,10 @@ _BY_NAME = {column.name: column for column in RUNS}
 def validate_runs(runs: pd.DataFrame, where: str = "runs table") -> pd.DataFrame:
     """A checked copy of `runs`: canonical dtypes, defaults filled, `step_time_s` present.
 
-    Columns outside the schema are kept as they are. Raises RunsError with every problem.
+    Columns outside the schema are kept as they are. Raises RunsError with every problem,
+    ValueError for what is no table.
     """
+    instance("runs", runs, pd.DataFrame, "a DataFrame; read_runs makes one of files")
     _check_layout(runs, where)
     runs = runs.reset_index(drop=True)
     checked: dict[str, pd.Series] = {}

@@ -82,3 +82,13 @@ def test_rows_without_optional_numbers() -> None:
     runs = validate_runs(table(input_len=np.nan, concurrency=""))
     assert np.isnan(runs["input_len"].iloc[0])
     assert np.isnan(runs["concurrency"].iloc[0])
+
+
+@pytest.mark.parametrize("given", ["runs.csv", None, [1], {"model": ["a"]}])
+def test_what_is_no_table_is_refused_by_name(given: object) -> None:
+    from capmodel import fit
+    from capmodel.profile import profile_runs
+
+    for asked in (validate_runs, profile_runs, fit):
+        with pytest.raises(ValueError, match=r"Got runs=.*, but expected a DataFrame; read_runs"):
+            asked(given)  # type: ignore[operator]
