@@ -86,9 +86,8 @@ def test_rows_without_optional_numbers() -> None:
 
 @pytest.mark.parametrize("given", ["runs.csv", None, [1], {"model": ["a"]}])
 def test_what_is_no_table_is_refused_by_name(given: object) -> None:
-    from capmodel import fit
     from capmodel.profile import profile_runs
 
-    for asked in (validate_runs, profile_runs, fit):
+    for asked in (validate_runs, profile_runs):
         with pytest.raises(ValueError, match=r"Got runs=.*, but expected a DataFrame; read_runs"):
             asked(given)  # type: ignore[operator]
