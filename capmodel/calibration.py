@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from capmodel.adaptation import adapted, left_out_residuals
+from capmodel.bands import Bands
 from capmodel.coverage import Coverage, catalogue_name, coverage_of, joined
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
 from capmodel.engines import known_engine
@@ -113,27 +114,31 @@ class Calibration:
         low, high = np.full(len(runs), np.nan), np.full(len(runs), np.nan)
         names = ["engine", "gpu", "model", "weight_dtype", "kv_dtype", "tp"]
         labels = runs.assign(tp=runs.get("tp", 1))[names].astype(str)
+        batch, context = (runs[name].to_numpy(float) for name in ("batch_size", "context_len"))
         codes = labels.groupby(names, sort=False).ngroup().to_numpy()
         for code, first in zip(*np.unique(codes, return_index=True), strict=True):
             engine, gpu, model, weight, cache, tp = labels.iloc[first].tolist()
             rows = codes == code
-            level, known = self._standing(
-                engine, gpu, catalogue_name(model), weight, cache, int(float(tp))
-            )
-            own = self.intervals.log_factors(level, known, method) if self.intervals else ()
-            if own:
-                covers, lows, highs = zip(*own, strict=True)
-                low[rows] = np.exp(np.interp(coverage, covers, lows))
-                high[rows] = np.exp(np.interp(coverage, covers, highs))
+            bands = self._bands(
+                self.estimator.physics.roofline.level(engine, gpu), method, catalogue_name(model),
+                weight, cache, int(float(tp)),
+            )  # fmt: skip
+            found = bands and bands.factors(coverage, batch[rows], context[rows])
+            if found:
+                low[rows], high[rows] = found
         return low, high
 
-    def _standing(
-        self, engine: str | None, gpu: str, model: str, weight: str, cache: str, tp: int
-    ) -> tuple[tuple[str, ...], bool]:
-        """The roofline level that answers, and whether rows there are of this deployment."""
-        level = self.estimator.physics.roofline.level(engine, gpu)
-        own = self.coverage.get((level[0], level[1])) if len(level) == 2 else None
-        return level, own is not None and not own.lacks(model, weight, cache, tp)
+    def _bands(
+        self, level: tuple[str, ...], method: str, model: str, weight: str, cache: str, tp: int
+    ) -> Bands | None:
+        """How wide intervals of a deployment are that this roofline level answers for."""
+        if self.intervals is None:
+            return None
+        rows = self.coverage.get((level[0], level[1])) if len(level) == 2 else None
+        if rows is None:
+            return self.intervals.bands(level, method, None, None)
+        own = rows.own(model, weight, cache, tp)
+        return self.intervals.bands(level, method, own, rows.reach)
 
     def step_time(
         self,
@@ -157,7 +162,7 @@ class Calibration:
         weight, cache = weight_dtype_name(weight_dtype), kv_dtype_name(kv_dtype)
         chosen = self._engine_for(engine, card.name)
         roofline = self.estimator.physics.roofline
-        level, known = self._standing(chosen, card.name, shape.name, weight, cache, tp)
+        level = roofline.level(chosen, card.name)
         correction = kernels = None
         if method == "regressor":
             correction = self.estimator.local(level, card.name)
@@ -165,12 +170,12 @@ class Calibration:
             kernels = self.estimator.kernels(level, shape, card, weight, cache, tp)
         own = self.coverage.get((level[0], level[1])) if len(level) == 2 else None
         lacks = own.lacks(shape.name, weight, cache, tp) if own is not None else ()
-        factors = self.intervals.log_factors(level, known, method) if self.intervals else ()
+        bands = self._bands(level, method, shape.name, weight, cache, tp)
         return build_step_time(
             step_traffic(shape, weight, cache, tp, dp), card, roofline.coefficients_[level].values,
             peak_flops_per_s=card.matmul_flops_per_s(weight), tp=tp, pp=pp, dp=dp,
             kv_dtype=cache, correction=correction, calibration_id=self.calibration_id,
-            basis=" on ".join(level) or "all engines and GPUs pooled", log_factors=factors,
+            basis=" on ".join(level) or "all engines and GPUs pooled", bands=bands,
             coverage=own, lacks=lacks, kernels=kernels,
         )  # fmt: skip
 

@@ -1,6 +1,6 @@
 """What the rows of one engine and GPU cover, and what a prediction asks beyond it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from capmodel.bands import Reach
 from capmodel.shapes import load_shape
 from capmodel.shapes.catalogue import in_catalogue
 
@@ -16,9 +17,17 @@ Array = npt.NDArray[np.float64]
 _WIDE = {"bf16": "16-bit", "fp16": "16-bit"}
 
 
+# Model, dtypes of weights and cache, tp.
+Deployed = tuple[str, str, str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Models, dtypes, parallelism and ranges among the rows of one (engine, GPU)."""
+    """Models, dtypes, parallelism and ranges among the rows of one (engine, GPU).
+
+    deployments: what is measured of each; empty in older files, where each part is looked for
+    alone.
+    """
 
     models: tuple[str, ...]
     weight_dtypes: tuple[str, ...]
@@ -26,6 +35,18 @@ class Coverage:
     tps: tuple[int, ...]
     batch_range: tuple[float, float]
     context_range: tuple[float, float]
+    deployments: dict[Deployed, Reach] = field(default_factory=dict, repr=False)
+
+    @property
+    def reach(self) -> Reach:
+        """Of all rows."""
+        return Reach(self.batch_range, self.context_range)
+
+    def own(self, model: str, weight_dtype: str, kv_dtype: str, tp: int) -> Reach | None:
+        """What is measured of a deployment; None: nothing."""
+        if self.deployments:
+            return self.deployments.get((model, _wide(weight_dtype), _wide(kv_dtype), tp))
+        return None if self.lacks(model, weight_dtype, kv_dtype, tp) else self.reach
 
     def lacks(self, model: str, weight_dtype: str, kv_dtype: str, tp: int) -> tuple[str, ...]:
         """What of a deployment no row has, in words."""
@@ -35,24 +56,29 @@ class Coverage:
         for what, dtype, known in (
             ("weights", weight_dtype, self.weight_dtypes), ("cache", kv_dtype, self.kv_dtypes),
         ):  # fmt: skip
-            if _WIDE.get(dtype, dtype) not in known:
+            if _wide(dtype) not in known:
                 missing.append(f"no rows with {dtype} {what}")
         if tp not in self.tps:
             missing.append(f"no rows at tp {tp}")
+        own = model, _wide(weight_dtype), _wide(kv_dtype), tp
+        if not missing and self.deployments and own not in self.deployments:
+            missing.append(
+                f"no rows of {model} with {weight_dtype} weights and {kv_dtype} cache at tp {tp} "
+                "at once"
+            )
         return tuple(missing)
 
     def beyond(self, batch: Array, context_len: Array) -> tuple[str, ...]:
         """Ranges that steps leave, in words."""
-        found = []
-        for what, values, (low, high) in (
-            ("batch", batch, self.batch_range), ("context", context_len, self.context_range),
-        ):  # fmt: skip
-            if (values < low / 1.01).any() or (values > high * 1.01).any():
-                found.append(f"{what} outside the {low:,.0f} to {high:,.0f} of the rows")
-        return tuple(found)
+        return tuple(f"{left} of the rows" for left in self.reach.left(batch, context_len))
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: list(getattr(self, name)) for name in self.__slots__}
+        lists = {name: list(getattr(self, name)) for name in self.__slots__[:-1]}
+        deployments = [
+            [*key, *own.batch_range, *own.context_range]
+            for key, own in sorted(self.deployments.items())
+        ]
+        return {**lists, "deployments": deployments}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> "Coverage":
@@ -64,6 +90,12 @@ class Coverage:
             kv_dtypes=tuple(map(str, content["kv_dtypes"])),
             tps=tuple(map(int, content["tps"])),
             batch_range=(low_batch, high_batch), context_range=(low_context, high_context),
+            deployments={
+                (str(model), str(weight), str(cache), int(tp)):
+                Reach((float(low), float(high)), (float(short), float(long)))
+                for model, weight, cache, tp, low, high, short, long
+                in content.get("deployments", ())
+            },
         )  # fmt: skip
 
 
@@ -72,11 +104,12 @@ def coverage_of(rows: pd.DataFrame) -> Coverage:
     tps = rows["tp"] if "tp" in rows else pd.Series([1])
     return Coverage(
         models=tuple(sorted({catalogue_name(name) for name in rows["model"].unique()})),
-        weight_dtypes=tuple(sorted({_WIDE.get(d, d) for d in rows["weight_dtype"].unique()})),
-        kv_dtypes=tuple(sorted({_WIDE.get(d, d) for d in rows["kv_dtype"].unique()})),
+        weight_dtypes=tuple(sorted({_wide(d) for d in rows["weight_dtype"].unique()})),
+        kv_dtypes=tuple(sorted({_wide(d) for d in rows["kv_dtype"].unique()})),
         tps=tuple(sorted({int(tp) for tp in tps.unique()})),
         batch_range=(float(rows["batch_size"].min()), float(rows["batch_size"].max())),
         context_range=(float(rows["context_len"].min()), float(rows["context_len"].max())),
+        deployments=_deployments(rows),
     )
 
 
@@ -84,18 +117,35 @@ def joined(one: Coverage | None, other: Coverage) -> Coverage:
     """Coverage of the rows of both."""
     if one is None:
         return other
+    reach = one.reach.joined(other.reach)
+    deployments = dict(one.deployments)
+    for key, own in other.deployments.items():
+        deployments[key] = own.joined(deployments.get(key, own))
     return Coverage(
         models=tuple(sorted({*one.models, *other.models})),
         weight_dtypes=tuple(sorted({*one.weight_dtypes, *other.weight_dtypes})),
         kv_dtypes=tuple(sorted({*one.kv_dtypes, *other.kv_dtypes})),
         tps=tuple(sorted({*one.tps, *other.tps})),
-        batch_range=_hull(one.batch_range, other.batch_range),
-        context_range=_hull(one.context_range, other.context_range),
-    )
+        batch_range=reach.batch_range, context_range=reach.context_range,
+        deployments=deployments if one.deployments else {},
+    )  # fmt: skip
 
 
-def _hull(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    return min(one[0], other[0]), max(one[1], other[1])
+def _deployments(rows: pd.DataFrame) -> dict[Deployed, Reach]:
+    keys = ["model", "weight_dtype", "kv_dtype", "tp"]
+    found: dict[Deployed, Reach] = {}
+    table = rows.assign(tp=rows.get("tp", 1))
+    ranges = table.groupby(keys, sort=True)[["batch_size", "context_len"]].agg(["min", "max"])
+    for (model, weight, cache, tp), *values in ranges.itertuples():
+        low, high, short, long = map(float, values)
+        key = catalogue_name(model), _wide(weight), _wide(cache), int(tp)
+        own = Reach((low, high), (short, long))
+        found[key] = own.joined(found.get(key, own))
+    return found
+
+
+def _wide(dtype: str) -> str:
+    return _WIDE.get(dtype, dtype)
 
 
 def catalogue_name(model: object) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from capmodel.bands import Bands, Bounds, Reach
 from capmodel.conformal import grouped_bounds, log_bounds, wider
 from capmodel.evaluation import UNIT_OF_SPLIT, GradeCard
 
@@ -32,18 +33,21 @@ class Intervals:
 
     quantiles: dict[Key, Pairs]
 
-    def log_factors(
-        self, level: tuple[str, ...], known_model: bool, method: str
-    ) -> tuple[tuple[float, float, float], ...]:
-        """(coverage, low, high) rows for a prediction from that roofline level.
+    def bands(
+        self, level: tuple[str, ...], method: str, own: Reach | None, all_rows: Reach | None
+    ) -> Bands:
+        """Bounds of predictions from that roofline level.
 
-        Empty where no held-out rows speak for it.
+        own: what is measured of the deployment; all_rows: of the level's engine and GPU.
         """
-        novelty = "gpu" if len(level) < 2 else "known" if known_model else "model"
         pair = (level[0], level[1]) if len(level) == 2 else ("", "")
-        pooled = self.quantiles.get((method, novelty, "", ""), ())
-        own = self.quantiles.get((method, novelty, *pair), pooled)
-        return tuple((cover, low, high) for cover, (low, high) in zip(LEVELS, own, strict=False))
+
+        def bounds(novelty: str) -> Bounds:
+            pooled = self.quantiles.get((method, novelty, "", ""), ())
+            told = self.quantiles.get((method, novelty, *pair), pooled)
+            return tuple((cover, *ends) for cover, ends in zip(LEVELS, told, strict=False))
+
+        return Bands(bounds("known"), bounds("model"), bounds("gpu"), own, all_rows)
 
     def to_dict(self) -> list[dict[str, Any]]:
         return [

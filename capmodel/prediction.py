@@ -202,7 +202,8 @@ def _predict(
         traffic = step_traffic(shape, weight, kv_dtype_name(kv_dtype), int(degree))
         peak = card.matmul_flops_per_s(weight)
         part = _evaluate(step, traffic, card, peak, batch[here], context[here])
-        low, high = (interval and step.interval_factors(interval)) or (np.nan, np.nan)
+        factors = interval and step.intervals(interval, batch[here], context[here])
+        low, high = factors or (np.nan, np.nan)
         part |= {"low": part["seconds"] * low, "high": part["seconds"] * high}
         for name, values in part.items():
             found.setdefault(name, np.empty(batch.shape))[here] = values
@@ -358,6 +359,9 @@ def _doubts(
         doubts.append(f"no rows of this engine on {card.name}: coefficients of {step.basis}")
     else:
         beyond = (*step.lacks, *step.coverage.beyond(batch, context))
+        own = step.bands.own if step.bands is not None else None
+        if own is not None and not beyond:
+            beyond = tuple(f"{left} of this deployment's rows" for left in own.left(batch, context))
         doubts += [f"{reason} ({step.basis})" for reason in beyond]
     if shape.max_context is not None and (context > shape.max_context).any():
         doubts.append(f"context above the model's maximum of {shape.max_context:,} tokens")

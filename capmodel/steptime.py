@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capmodel.anchors import Rising, anchors, rising_of
+from capmodel.bands import Bands
 from capmodel.coverage import Coverage
 from capmodel.gpus import Gpu
 from capmodel.regressor import COORDINATES, LocalCorrection, coordinates
@@ -21,6 +22,7 @@ Array = npt.NDArray[np.float64]
 Number = float | Array
 Kernels = Callable[[Array, Array, Array], Array]
 
+LEVEL = 0.9  # the coverage of low_factor and high_factor
 _SEQUENCES, _SINGLE, _CONTEXT, _PREFILL = (
     list(COORDINATES).index(name) for name in ("sequences", "single", "context", "prefill")
 )
@@ -50,8 +52,9 @@ class FamilyCost:
 class StepTime:
     """Seconds of a step that decodes `batch` sequences and processes some prompt tokens.
 
-    low_factor, high_factor: the interval of `level`, as factors of the estimate; None where no
-    held-out rows said how wide it is. `calibration_id` names the fit, `basis` the level of it.
+    low_factor, high_factor: the interval of `level`, as factors of the estimate of a step among
+    the rows; None where no held-out rows said how wide it is. bands: how it widens beyond them.
+    `calibration_id` names the fit, `basis` the level of it.
     coverage: what the rows of that level hold; lacks: what of this deployment none of them has.
     floors: what the bytes take at datasheet bandwidth, and the FLOP at peak; no step is faster.
     rising: what the learned correction may not undo, see `monotone`. kernels: what curves of the
@@ -64,7 +67,7 @@ class StepTime:
     low_factor: float | None = None
     high_factor: float | None = None
     level: float | None = None
-    log_factors: tuple[tuple[float, float, float], ...] = field(default=(), repr=False)
+    bands: Bands | None = field(default=None, repr=False)
     coverage: Coverage | None = field(default=None, repr=False)
     lacks: tuple[str, ...] = ()
     dp: int = 1
@@ -107,14 +110,20 @@ class StepTime:
         return np.maximum(found, self._floor(sizes, context_len, prompts, lengths))
 
     def interval_factors(self, coverage: float) -> tuple[float, float] | None:
-        """(low, high) factors on the estimate at that coverage; None where none are known."""
-        if not self.log_factors:
-            return None
-        levels, low, high = zip(*self.log_factors, strict=True)
-        return (
-            math.exp(float(np.interp(coverage, levels, low))),
-            math.exp(float(np.interp(coverage, levels, high))),
-        )
+        """(low, high) factors on the estimate at that coverage, of a step among the rows.
+
+        None where none are known.
+        """
+        return self.bands.nominal(coverage) if self.bands is not None else None
+
+    def intervals(
+        self, coverage: float, batch: Array, context_len: Array
+    ) -> tuple[Array, Array] | None:
+        """(low, high) factors on steps of (n,) sequences and tokens of each, wider beyond the rows.
+
+        None where none are known.
+        """
+        return self.bands.factors(coverage, batch, context_len) if self.bands is not None else None
 
     def terms(
         self,
@@ -268,15 +277,14 @@ def build_step_time(
     correction: LocalCorrection | None = None,
     calibration_id: str = "",
     basis: str = "",
-    log_factors: tuple[tuple[float, float, float], ...] = (),
+    bands: Bands | None = None,
     coverage: Coverage | None = None,
     lacks: tuple[str, ...] = (),
     kernels: Kernels | None = None,
 ) -> StepTime:
     """Multiply the constants of a deployment with the coefficients of a roofline.
 
-    coefficients: in the order of `roofline.TERMS`. log_factors: (coverage, low, high) rows of
-    log factors that held-out rows support, by rising coverage. kernels: the factor on steps of
+    coefficients: in the order of `roofline.TERMS`. kernels: the factor on steps of
     (n,) sequences, tokens of each and seconds.
     Raises ValueError for a GPU without a bandwidth figure.
     """
@@ -339,13 +347,11 @@ def build_step_time(
             prompt_s=traffic.prefill_attention_flop / peak,
         ),
     )  # fmt: skip
-    nominal = next((row for row in log_factors if row[0] == 0.9), None)
+    low, high = (bands and bands.nominal(LEVEL)) or (None, None)
     step = StepTime(
         costs=costs, calibration_id=calibration_id, basis=basis, dp=dp,
-        low_factor=math.exp(nominal[1]) if nominal else None,
-        high_factor=math.exp(nominal[2]) if nominal else None,
-        level=nominal[0] if nominal else None,
-        log_factors=log_factors, coverage=coverage, lacks=lacks, floors=floors,
+        low_factor=low, high_factor=high, level=None if low is None else LEVEL, bands=bands,
+        coverage=coverage, lacks=lacks, floors=floors,
     )  # fmt: skip
     step = with_kernels(step, kernels)
     if correction is not None:

@@ -33,7 +33,7 @@ FLOORS = (
     {"memory", "ingest", "datasets", "catalog_rows"},
     {"features", "traffic", "operators"},
     {"quality", "roofline", "regressor", "curves", "kernel_rows", "anchors", "splits", "baselines",
-     "steptime", "coverage", "profile", "saturation", "ceiling"},
+     "bands", "steptime", "coverage", "profile", "saturation", "ceiling"},
     {"conformal", "estimators", "evaluation", "adaptation", "suggestion", "pooling",
      "identifiability", "estimator_values"},
     {"intervals", "calibration", "prediction"},

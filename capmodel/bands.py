@@ -1,0 +1,124 @@
+"""How wide the interval of a step is, by how far from measured rows it stands.
+
+Within the batches and contexts measured of its own deployment a step takes the bounds of rows
+held out at random. Beyond them, on an engine and GPU with rows there, it takes those of models
+never seen. Beyond all rows of its engine and GPU they widen towards those of GPUs never seen:
+`benchmarks/reach.py` prints how much per doubling covers.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+# (coverage, low, high) by rising coverage; low, high: log of measured over predicted.
+Bounds = tuple[tuple[float, float, float], ...]
+
+# Doublings of batch and context together beyond all rows after which a step is as new as a GPU.
+AS_NEW_AS_A_GPU = 3.0
+# The next wider bounds where no held-out rows tell them, as a multiple.
+UNTOLD = 2.5
+TOLERANCE = 1.01
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Smallest and largest batch size and context length [tokens] of some rows."""
+
+    batch_range: tuple[float, float]
+    context_range: tuple[float, float]
+
+    def doublings(self, batch: Array, context_len: Array) -> Array:
+        """How often batch or context must double, or halve, to come within, (n,); 0 inside."""
+        return _beyond(batch, *self.batch_range) + _beyond(context_len, *self.context_range)
+
+    def left(self, batch: Array, context_len: Array) -> tuple[str, ...]:
+        """Which ranges steps leave, in words."""
+        named = ("batch", batch, self.batch_range), ("context", context_len, self.context_range)
+        return tuple(
+            f"{what} outside the {low:,.0f} to {high:,.0f}"
+            for what, values, (low, high) in named
+            if _beyond(values, low, high).any()
+        )
+
+    def joined(self, other: "Reach") -> "Reach":
+        """Of the rows of both."""
+        return Reach(
+            _hull(self.batch_range, other.batch_range),
+            _hull(self.context_range, other.context_range),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """Bounds of one deployment's steps.
+
+    known, new_model, new_gpu: of rows held out at random, by model, by GPU; empty where none were.
+    own, all_rows: what is measured of the deployment, and of its engine and GPU; None: nothing.
+    """
+
+    known: Bounds
+    new_model: Bounds
+    new_gpu: Bounds
+    own: Reach | None
+    all_rows: Reach | None
+
+    def nominal(self, coverage: float) -> tuple[float, float] | None:
+        """(low, high) factors of a step among the rows; None where no held-out rows tell."""
+        bounds = self._within()
+        if not bounds:
+            return None
+        low, high = _at(bounds, coverage)
+        return math.exp(low), math.exp(high)
+
+    def factors(
+        self, coverage: float, batch: Array, context_len: Array
+    ) -> tuple[Array, Array] | None:
+        """(low, high) factors on steps, each (n,); None where no held-out rows tell."""
+        within = self._within()
+        if not within:
+            return None
+        near = np.array(_at(within, coverage))
+        if self.all_rows is None:
+            return _spread(near, near, np.zeros(np.shape(batch)))
+        beyond = np.array(_at(self.new_model, coverage)) if self.new_model else UNTOLD * near
+        beyond = _wider(near, beyond)
+        far = np.array(_at(self.new_gpu, coverage)) if self.new_gpu else UNTOLD * beyond
+        share = self.all_rows.doublings(batch, context_len) / AS_NEW_AS_A_GPU
+        low, high = _spread(beyond, _wider(beyond, far), share)
+        if self.own is None:
+            return low, high
+        inside = self.own.doublings(batch, context_len) == 0
+        return np.where(inside, np.exp(near[0]), low), np.where(inside, np.exp(near[1]), high)
+
+    def _within(self) -> Bounds:
+        """What holds among the rows: of a known deployment, a new model or a new GPU."""
+        if self.all_rows is None:
+            return self.new_gpu
+        return self.known if self.own is not None else self.new_model
+
+
+def _at(bounds: Bounds, coverage: float) -> tuple[float, float]:
+    levels, low, high = zip(*bounds, strict=True)
+    return float(np.interp(coverage, levels, low)), float(np.interp(coverage, levels, high))
+
+
+def _wider(one: Array, other: Array) -> Array:
+    return np.array([min(one[0], other[0]), max(one[1], other[1])])
+
+
+def _spread(near: Array, far: Array, share: Array) -> tuple[Array, Array]:
+    """Factors that lie at `share` of the way from near to far, or beyond it, (n,) each."""
+    low, high = (near[end] + share * (far[end] - near[end]) for end in (0, 1))
+    return np.exp(low), np.exp(high)
+
+
+def _beyond(values: Array, low: float, high: float) -> Array:
+    over = np.where(values > high * TOLERANCE, np.log2(values / high), 0.0)
+    return over + np.where(values < low / TOLERANCE, np.log2(low / values), 0.0)
+
+
+def _hull(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    return min(one[0], other[0]), max(one[1], other[1])
