@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
+from capmodel.arguments import instance, seeded
 from capmodel.lab.arithmetic import Array
 from capmodel.lab.cache import FullStore, KVCache
 from capmodel.lab.evict import POLICIES, checked_budget, evicting_cache, policy_named
@@ -113,6 +114,7 @@ def full_cache() -> Treatment:
 
 def evictions(budgets: Sequence[int], seed: int = 0) -> list[Treatment]:
     """Every eviction policy at each of `budgets` [token]. seed: of who is forgotten at random."""
+    seed = seeded(seed)
     return [_evicted(policy, budget, seed) for policy in POLICIES for budget in budgets]
 
 
@@ -128,7 +130,9 @@ def measure(
     Raises ValueError for a budget below what eviction needs or above the rows' length, and for
     fewer than two rows of text, whose spread nobody knows.
     """
+    instance("model", model, LanguageModel)
     for treatment in chosen:
+        instance("a treatment", treatment, Treatment)
         if treatment.policy is not None:
             checked_budget(treatment.budget, model.context)
     text_rows = whole("text_rows", text_rows, 2, MOST_ROWS)

@@ -93,6 +93,8 @@ def make_config(
     with two sink tokens kept besides the window and a learned sink logit per head.
     Raises ValueError for an unknown kind or sizes that do not divide.
     """
+    if window is None:
+        raise ValueError("Got window=None, but expected a whole number of at least 1")
     if kind not in KINDS:
         raise ValueError(f"Got attention kind {kind!r}, but expected one of {', '.join(KINDS)}")
     n_layers = whole("n_layers", n_layers, 1, MOST_LAYERS)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from capmodel.arguments import flag, instance
 from capmodel.lab.arithmetic import BLAS, Arithmetic, Array, rms_norm, silu
 from capmodel.lab.attention import Pass, latent_attention, softmax_attention
 from capmodel.lab.cache import KVCache, LayerStore
@@ -26,6 +27,12 @@ class ToyDecoder:
     parameters: Parameters
     arithmetic: Arithmetic = BLAS
     absorbed: bool = False
+
+    def __post_init__(self) -> None:
+        instance("config", self.config, ToyConfig)
+        instance("parameters", self.parameters, Parameters)
+        instance("arithmetic", self.arithmetic, Arithmetic)
+        flag("absorbed", self.absorbed)
 
     @classmethod
     def random(
@@ -57,8 +64,11 @@ class ToyDecoder:
         Raises ValueError for tokens outside the vocabulary or of another shape, and for a cache
         made for another decoder or filled with other rows.
         """
-        ids = self._checked(tokens)
+        ids, last_only = self._checked(tokens), flag("last_only", last_only)
+        if counters is not None:
+            instance("counters", counters, Counters)
         if cache is not None:
+            instance("cache", cache, KVCache)
             self._check_own(cache, ids.shape[0])
         start = cache.length if cache is not None else 0
         run = Pass(

@@ -19,6 +19,7 @@ from capmodel.lab.language_model import LanguageModel
 from capmodel.lab.quantise import encode
 from capmodel.lab.sizes import named
 from capmodel.lab.threads import one_thread
+from capmodel.words import shown
 
 DTYPES = ("fp32", "bf16", "fp16", "e4m3", "e5m2", "int8", "int4")
 ZSTD_LEVEL = 3
@@ -49,8 +50,10 @@ class Coding:
 
 
 def entropy_bits(symbols: Array) -> float:
-    """Order-0 entropy [bit/symbol] of `symbols` (uint8, any shape); ValueError when empty."""
-    if symbols.size == 0:
+    """Order-0 entropy [bit/symbol] of `symbols` (uint8, any shape); ValueError for others, none."""
+    if not isinstance(symbols, np.ndarray) or symbols.dtype != np.uint8:
+        raise ValueError(f"Got symbols {shown(symbols)}, but expected an array of uint8")
+    if not symbols.size:
         raise ValueError("Got no symbols, but expected at least one byte to measure")
     counts = np.bincount(symbols.ravel(), minlength=256)
     share = counts[counts > 0] / symbols.size

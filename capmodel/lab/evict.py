@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from capmodel.arguments import seeded
+from capmodel.arguments import function, seeded
 from capmodel.lab.arithmetic import Array
 from capmodel.lab.cache import Held, KVCache
 from capmodel.lab.config import ToyConfig
@@ -56,7 +56,7 @@ class EvictingStore:
     before_rope = False
 
     def __init__(self, policy: Policy, budget: int, seed: int = 0) -> None:
-        self.policy, self.budget = policy, checked_budget(budget)
+        self.policy, self.budget = function("policy", policy), checked_budget(budget)
         self._rng = np.random.default_rng(seeded(seed))
         self._arrays: tuple[Array, ...] = ()
         self._positions: Array = np.zeros((0, 0, self.budget))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from capmodel.arguments import seeded
+from capmodel.arguments import instance, seeded
 from capmodel.lab.arithmetic import Array
 from capmodel.lab.cache import Held, KVCache
 from capmodel.lab.config import ToyConfig
@@ -182,6 +182,12 @@ def serve(
     Returns the answer and the cache, whose blocks stay in use until `.free()`. Raises ValueError
     for a bad prompt and when the pool runs out; then the request holds no block.
     """
+    instance("decoder", decoder, ToyDecoder)
+    instance("pool", pool, BlockPool)
+    if np.ndim(prompt) != 1:
+        raise ValueError(f"Got prompt {shown(prompt)}, but expected a row of tokens")
+    if prefixes is not None:
+        instance("prefixes", prefixes, PrefixIndex)
     shared = prefixes.match(prompt) if prefixes is not None else []
     cache = PagedCache(decoder.config, pool, shared)
     try:

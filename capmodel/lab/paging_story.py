@@ -11,6 +11,7 @@ from capmodel.lab.counters import Counters
 from capmodel.lab.decoder import ToyDecoder
 from capmodel.lab.paging import BlockPool, PagedCache, PrefixIndex, serve
 from capmodel.lab.sizes import whole
+from capmodel.words import shown
 
 LARGEST = 4096  # tokens of a block, a prompt or an answer
 MOST_REQUESTS = 64
@@ -65,6 +66,8 @@ def paged_requests(
     block_size = whole("block_size", block_size, 1, LARGEST)
     opening_len = whole("opening_len", opening_len, 0, LARGEST)
     n_new = whole("n_new", n_new, 1, LARGEST)
+    if np.ndim(prompt_lens) != 1:
+        raise ValueError(f"Got prompt_lens={shown(prompt_lens)}, but expected a list of lengths")
     whole("the number of prompts", len(prompt_lens), 1, MOST_REQUESTS)
     prompt_lens = [whole("prompt_lens", length, 1, LARGEST) for length in prompt_lens]
     seed, share = seeded(seed), flag("prefix_sharing", prefix_sharing)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from capmodel.arguments import seeded
+from capmodel.arguments import flag, seeded
 from capmodel.lab.sizes import MOST_ROWS, MOST_TOKENS, whole
 from capmodel.lab.tokenizer import ASK, COPY, FACTS, N_SYMBOLS, Tokenizer
 
@@ -47,6 +47,10 @@ def make_retrieval(
     text: ids to cut the text from. Raises ValueError when the parts do not fit.
     """
     rows, seed = whole("rows", rows, 1, MOST_ROWS), seeded(seed)
+    sizes = {"length": length, "n_facts": n_facts, "n_questions": n_questions, "before": before}
+    for name, size in sizes.items():
+        whole(name, size, 0, MOST_TOKENS)
+    repeat = flag("repeat", repeat)
     between = length - before - 2 * n_facts - 2 * n_questions - 2
     if not 1 <= n_facts <= N_SYMBOLS:
         raise ValueError(f"Got n_facts={n_facts}, but expected 1 to {N_SYMBOLS}")

@@ -7,15 +7,16 @@ Pairs are (first half, second half), as Llama checkpoints store them.
 import numpy as np
 from numpy.typing import DTypeLike
 
+from capmodel.arguments import POSITIVE, number
 from capmodel.lab.arithmetic import Array
 from capmodel.lab.sizes import MOST_TOKENS, whole
 
 
 def rope_angles(positions: Array, dim: int, base: float = 10_000.0) -> Array:
-    """Angles [rad] of shape [*positions.shape, dim / 2]. Raises ValueError for an odd `dim`."""
+    """Angles [rad] of shape [*positions.shape, dim / 2]. ValueError: odd `dim`, base <= 0."""
     if whole("dim", dim, 2, MOST_TOKENS) % 2:
         raise ValueError(f"Got dim={dim}, but expected an even number of at least 2")
-    frequencies = base ** (-np.arange(0, dim, 2) / dim)
+    frequencies = number("base", base, POSITIVE) ** (-np.arange(0, dim, 2) / dim)
     return np.asarray(np.asarray(positions)[..., None] * frequencies)
 
 

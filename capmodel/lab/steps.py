@@ -4,12 +4,13 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from capmodel.arguments import seeded
+from capmodel.arguments import flag, instance, seeded
 from capmodel.lab.config import KINDS, make_config
 from capmodel.lab.counters import Counters
 from capmodel.lab.decoder import ToyDecoder
 from capmodel.lab.sizes import whole
 from capmodel.lab.threads import one_thread
+from capmodel.words import shown
 
 MOST = 128  # about two seconds: without a cache the work of all steps grows with the cube
 
@@ -32,7 +33,14 @@ class Step:
 
 
 def decode_steps(decoder: ToyDecoder, tokens: np.ndarray, cached: bool) -> list[Step]:
-    """Feed `tokens` [length] one a step, counting; without a cache each step starts over."""
+    """Feed `tokens` [length] one a step, counting; without a cache each step starts over.
+
+    Raises ValueError for tokens of another shape or none.
+    """
+    instance("decoder", decoder, ToyDecoder)
+    if np.ndim(tokens) != 1 or not np.size(tokens):
+        raise ValueError(f"Got tokens {shown(tokens)}, but expected a row of at least one token")
+    cached = flag("cached", cached)
     counters = Counters()
     cache = decoder.new_cache() if cached else None
     n_layers = len(decoder.config.layers)

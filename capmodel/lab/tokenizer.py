@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from capmodel.words import shown
+
 BOS, FACTS, ASK, COPY = "<bos>", "<facts>", "<ask>", "<copy>"
 N_SYMBOLS = 32
 SPECIALS = (
@@ -61,6 +63,8 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text`. Raises ValueError naming the first character outside the alphabet."""
+        if not isinstance(text, str):
+            raise ValueError(f"Got {shown(text)} to encode, but expected a text")
         for position, character in enumerate(text):
             if character not in self.alphabet:
                 raise ValueError(
@@ -73,9 +77,10 @@ class Tokenizer:
     def decode(self, tokens: list[int]) -> str:
         """Text of ids; specials print as their names. Raises ValueError for an unknown id."""
         spelled = self._spellings()
-        bad = [token for token in tokens if not 0 <= token < len(spelled)]
+        known = range(len(spelled))
+        bad = [token for token in tokens if token not in known]
         if bad:
-            raise ValueError(f"Got token id {bad[0]}, but expected 0 to {len(spelled) - 1}")
+            raise ValueError(f"Got token id {shown(bad[0])}, but expected 0 to {len(spelled) - 1}")
         return "".join(spelled[token] for token in tokens)
 
     def _spellings(self) -> list[str]:

@@ -49,6 +49,16 @@ def test_noise_does_not_shrink_and_knowing_the_channel_never_hurts(seed: int) ->
         assert coding.zstd < coding.bound_channel * 1.05
 
 
+def test_scales_are_no_part_that_coding_shrinks() -> None:
+    # Rows of +1 and -1, as many of each: int8 codes of 1 bit, 96 of them and 24 scales of 4 bytes.
+    x = np.tile(np.float32([1, -1, -1, 1]), (2, 3, 4, 1))
+    coding = code_cache(x, "int8")
+    assert coding.plane_bits == (1.0,)
+    assert coding.bound == pytest.approx((96 + 96) / (96 / 8 + 96))
+    assert coding.bound_channel == pytest.approx((96 + 96) / 96)
+    assert max(coding.zstd, coding.zstd_planes) < 192 / 96
+
+
 def test_repetition_shrinks() -> None:
     x = np.tile(np.float32([1.0, 2.0, 3.0, 4.0]), (2, 2, 200, 1))
     coding = code_cache(x, "bf16")

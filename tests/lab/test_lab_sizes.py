@@ -7,16 +7,19 @@ import numpy as np
 import pytest
 
 from capmodel.lab.cache import FullStore, WindowStore
+from capmodel.lab.compress import evictions, full_cache, measure
 from capmodel.lab.config import ToyConfig, make_config
 from capmodel.lab.decoder import ToyDecoder
+from capmodel.lab.entropy import entropy_bits
 from capmodel.lab.evict import EvictingStore, evicting_cache, sliding_window
 from capmodel.lab.language_model import load_language_model
-from capmodel.lab.paging import BlockPool
+from capmodel.lab.paging import BlockPool, serve
 from capmodel.lab.paging_story import paged_requests
 from capmodel.lab.proof import prove
 from capmodel.lab.quantise import QuantisedStore, Scheme, quantised_cache
 from capmodel.lab.retrieval import make_copies, make_retrieval
-from capmodel.lab.steps import lab_steps
+from capmodel.lab.rope import rotate
+from capmodel.lab.steps import decode_steps, lab_steps
 
 GQA = make_config("gqa")
 NO_SIZE = [-1, 10**9, 10**30, True, 2.5, float("nan"), float("inf"), None, "3", [1], np.ones(2)]
@@ -59,6 +62,10 @@ TAKES: dict[str, Callable[..., object]] = {
     "complete": lambda x: load_language_model().complete("And", x),
     "stride": lambda x: load_language_model().perplexity(x),
     "retrieval rows": lambda x: make_retrieval(*model_text(), x, 100, 4, 4, 4, 0),  # type: ignore[arg-type]
+    "retrieval length": lambda x: make_retrieval(*model_text(), 1, x, 4, 4, 4, 0),  # type: ignore[arg-type]
+    "facts": lambda x: make_retrieval(*model_text(), 1, 100, x, 4, 4, 0),  # type: ignore[arg-type]
+    "asked": lambda x: make_retrieval(*model_text(), 1, 100, 4, x, 4, 0),  # type: ignore[arg-type]
+    "before": lambda x: make_retrieval(*model_text(), 1, 100, 4, 4, x, 0),  # type: ignore[arg-type]
     "copies rows": lambda x: make_copies(*model_text(), x, 10, 0),  # type: ignore[arg-type]
     "copies length": lambda x: make_copies(*model_text(), 1, x, 0),  # type: ignore[arg-type]
 }
@@ -82,6 +89,7 @@ def test_what_is_no_size_is_refused(what: str, value: object) -> None:
         lambda s: EvictingStore(sliding_window, 8, s),
         lambda s: prove(s),
         lambda s: load_language_model().questions(2, s),
+        lambda s: evictions((8,), s),
     ],
 )
 def test_what_is_no_seed_is_refused(take: Callable[..., object], value: object) -> None:
@@ -100,7 +108,9 @@ def test_constants_are_positive_numbers(name: str, value: object) -> None:
         replace(GQA, **{name: value})
 
 
-@pytest.mark.parametrize("value", [0, 2.5, float("nan"), "3", [1], np.ones(2), True], ids=repr)
+@pytest.mark.parametrize(
+    "value", [0, 2.5, float("nan"), "3", [1], np.ones(2), True, None], ids=repr
+)
 def test_windows_are_whole_numbers(value: object) -> None:
     with pytest.raises(ValueError, match=r"^Got window=.* but expected a whole number of at least"):
         make_config("sliding", window=value)  # type: ignore[arg-type]
@@ -133,6 +143,40 @@ def test_other_arguments_are_refused() -> None:
         ToyDecoder.random(GQA).forward([[1], [1, 2]])
     with pytest.raises(ValueError, match="Got a prompt of int, but expected text"):
         load_language_model().complete(3, 3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda x: ToyDecoder.random(GQA, arithmetic=x),
+        lambda x: ToyDecoder.random(GQA, absorbed=x),
+        lambda x: ToyDecoder(x, ToyDecoder.random(GQA).parameters),
+        lambda x: ToyDecoder(GQA, x),
+        lambda x: ToyDecoder.random(GQA).forward([1], cache=x),
+        lambda x: ToyDecoder.random(GQA).forward([1], counters=x),
+        lambda x: ToyDecoder.random(GQA).forward([1], last_only=x),
+        lambda x: decode_steps(x, np.arange(3), True),
+        lambda x: decode_steps(ToyDecoder.random(GQA), x, True),
+        lambda x: decode_steps(ToyDecoder.random(GQA), np.arange(3), x),
+        lambda x: paged_requests(prompt_lens=x),
+        lambda x: serve(x, BlockPool(2, 4, 4), [1], 1),
+        lambda x: serve(ToyDecoder.random(GQA), x, [1], 1),
+        lambda x: serve(ToyDecoder.random(GQA), BlockPool(2, 4, 4), x, 1),
+        lambda x: serve(ToyDecoder.random(GQA), BlockPool(2, 4, 4), [1], 1, x),
+        lambda x: EvictingStore(x, 8),
+        lambda x: measure(x, [full_cache()], 2, 1),
+        lambda x: measure(load_language_model(), [x], 2, 1),
+        lambda x: measure(load_language_model(), evictions((x,)), 2, 1),
+        lambda x: rotate(np.ones((2, 4)), np.arange(2), x),
+        lambda x: entropy_bits(x),
+        lambda x: load_language_model().tokenizer.encode(x),
+        lambda x: load_language_model().tokenizer.decode([x]),
+    ],
+)
+@pytest.mark.parametrize("value", [-1.5, b"x"], ids=repr)
+def test_what_is_of_another_kind_is_refused(take: Callable[..., object], value: object) -> None:
+    with pytest.raises(ValueError, match=r"^Got .* but expected "):
+        take(value)
 
 
 def test_a_decoder_that_would_not_fit_is_refused_though_each_size_is_modest() -> None:

@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,7 +48,8 @@ def test_perplexity_is_the_exponential_of_the_mean_loss(model: LanguageModel) ->
     losses = token_losses(logits, np.array([[0, 2]]))
     assert np.exp(losses.mean()) == pytest.approx(4.0)
     # More context is bought with smaller steps; it helps.
-    assert model.perplexity(128) < model.perplexity(1)
+    short = replace(model, held_out=model.held_out[:4000])
+    assert short.perplexity(128) < short.perplexity(1)
 
 
 def test_text_goes_on_the_same_with_and_without_the_cache(model: LanguageModel) -> None:
