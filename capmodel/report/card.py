@@ -1,7 +1,7 @@
 """What the numbers rest on: rows used and set aside, the grade card, the fitted coefficients."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from capmodel.quality.glosses import GLOSSES
@@ -148,7 +148,7 @@ def grade_blocks(
 def coefficient_blocks(
     coefficients: Sequence[Mapping[str, Any]], basis: str | None = None, *, named: bool = True
 ) -> list[Block]:
-    """The roofline's four coefficients per engine and GPU, and which of them sit at a bound.
+    """The roofline's four coefficients per engine and GPU, and which fits hold which at a bound.
 
     basis: the pair set bold, as "vllm on h100-sxm". named: whether to say what those at a bound
     are of.
@@ -174,7 +174,6 @@ def coefficient_blocks(
             Column("c_kv", True),
             Column("c_f", True),
             Column("MAPE", True),
-            Column("At a bound"),
         ),
         tuple(
             (
@@ -182,7 +181,6 @@ def coefficient_blocks(
                 whole(row["rows"]),
                 *(_coefficient(row, name) for name in ("c_step", "c_w", "c_kv", "c_f")),
                 percent(row.get("mape")),
-                ", ".join(row.get("at_bound") or ()) or NONE,
             )
             for row in coefficients
         ),
@@ -191,20 +189,32 @@ def coefficient_blocks(
     bound = sum(bool(row.get("at_bound")) for row in coefficients)
     if not bound:
         return [table]
-    blocks: list[Block] = [
+    return [
         table,
         Text(
             f"{bound} of {len(coefficients)} fits hold a coefficient at its bound: zero fits best "
             "there, as the other terms carry its work. Such a value should not be read as "
             "hardware.",
-            small=True,
+            lead="At a bound.",
         ),
+        Pairs(tuple(_bounds(coefficients, named))),
     ]
-    at_bound = {name for row in coefficients for name in row.get("at_bound") or ()}
-    gloss = tuple((name, words) for name, words in COEFFICIENTS.items() if name in at_bound)
-    if named and gloss:
-        blocks += [Text("", lead="What those at a bound are of."), Pairs(gloss)]
-    return blocks
+
+
+def _bounds(coefficients: Sequence[Mapping[str, Any]], named: bool) -> Iterator[tuple[str, str]]:
+    """Each coefficient that a fit holds at its bound, and whose fits do; the fewer are listed."""
+    for name, gloss in COEFFICIENTS.items():
+        held = [name in (row.get("at_bound") or ()) for row in coefficients]
+        if not any(held):
+            continue
+        most = sum(held) > len(held) / 2
+        listed = [
+            level_name(row) for row, own in zip(coefficients, held, strict=True) if own != most
+        ]
+        fits = "; ".join(listed)
+        if most:
+            fits = f"all but {fits}" if listed else "all"
+        yield name, f"{gloss}: {fits}" if named else fits
 
 
 def term_blocks(terms: Sequence[Mapping[str, Any]], basis: str) -> list[Block]:
@@ -265,8 +275,10 @@ def _coefficient(row: Mapping[str, Any], name: str) -> str:
 
 
 def _reach(value: float, error: float) -> str:
-    """`error`, rounded up to the last place that `value` is printed with: `'0.01'` beside 1.23."""
-    places = len(number(value).partition(".")[2])
+    """`error` rounded up to two digits, or fewer where `value` has fewer behind its point:
+    `'0.01'` beside 1.23, `'1.2'` beside 0.048."""
+    wanted = 1 - math.floor(math.log10(error)) if error > 0 else 9
+    places = max(min(len(number(value).partition(".")[2]), wanted), 0)
     return f"{math.ceil(error * 10**places - 1e-9) / 10**places:,.{places}f}"
 
 

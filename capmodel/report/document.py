@@ -4,6 +4,7 @@
 into a file. Nothing here knows of Typst or HTML, and no string is markup.
 """
 
+import math
 import unicodedata
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -77,28 +78,45 @@ class Table:
 
     @property
     def whole(self) -> bool:
-        """Short enough to stand on one page unbroken, even with every cell in a narrow column."""
-        longest = [max(map(len, row), default=0) for row in self.rows]
-        return len(self.rows) <= 24 and len(self.rows) + sum(longest) / 12 <= 45
+        """Short enough to stand on one page unbroken: no higher than 24 rows of one line.
+
+        A letter is reckoned as 4 pt wide, a row as 13.4 pt high and 11 pt more for each further
+        line.
+        """
+        rooms = [max((width - 9) / 4.0, 1.0) for width in self._widths(4.0)]
+        lines = [
+            max((math.ceil(len(text) / room) for text, room in zip(row, rooms, strict=True)))
+            for row in self.rows
+        ]
+        return 13.4 * len(lines) + 11.0 * sum(max(n - 1, 0) for n in lines) <= 24 * 13.4
 
     @property
     def room(self) -> int:
         """Letters that a word may have and surely fit its column, at most 40.
 
-        What narrow columns leave is shared out evenly, as the page does it; a letter is reckoned
-        as 6 pt wide, the room beside a cell as 9 pt, the page as 17 cm.
+        A letter is reckoned as 6 pt wide.
         """
+        wanted = self._wanted(6.0)
+        cramped = [
+            width for width, own in zip(self._widths(6.0), wanted, strict=True) if width < own
+        ]
+        return min(int((cramped[0] - 9) / 6), 40) if cramped else 40
+
+    def _wanted(self, letter: float) -> list[float]:
+        """Width [pt] of each column with every cell on one line, of letters so wide [pt]."""
         cells = zip(*self.rows, [column.title for column in self.columns], strict=True)
-        wide = [6.0 * max(len(text.encode()) for text in column) + 9 for column in cells]
-        left = 482.0
-        while wide:
-            share = left / len(wide)
-            wider = [width for width in wide if width > share]
-            if len(wider) == len(wide):
-                return min(int((share - 9) / 6), 40)
-            left -= sum(width for width in wide if width <= share)
-            wide = wider
-        return 40
+        return [letter * max(len(text.encode()) for text in column) + 9 for column in cells]
+
+    def _widths(self, letter: float) -> list[float]:
+        """The same, where what narrow columns leave of a page of 17 cm is shared out evenly among
+        the others, as the page does it."""
+        wanted = self._wanted(letter)
+        left, number = 482.0, len(wanted)
+        for width in sorted(wanted):
+            if width > left / number:
+                return [min(own, left / number) for own in wanted]
+            left, number = left - width, number - 1
+        return wanted
 
     def __post_init__(self) -> None:
         wrong = [len(row) for row in self.rows if len(row) != len(self.columns)]

@@ -18,7 +18,7 @@ LABELS = {
     "concurrency": "Clients, each waiting for its answer",
     "cv": "Gaps between arrivals, deviation over mean",
     "input_mean": "Prompt tokens a request, mean",
-    "cached_mean": "Prompt tokens found in the prefix cache, mean",
+    "cached_mean": "Prompt tokens in the prefix cache, mean",
     "output_mean": "Output tokens a request, mean",
     "longest": "Longest request [tokens]",
     "refused": "Requests too long for the model, left out",
@@ -106,6 +106,8 @@ _SHARES = {
 }
 _TIMES = ("ttft", "tpot", "e2e", "step_s")
 _SPELT = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "gpu": "GPU", "tp": "TP", "kv": "KV"}
+# Sequences that are there or not; means over time keep their fractions.
+_WHOLE = {"fits", "pool_full", "cache_longest_from", "half_gain"}
 _PLAIN_BYTES = {"growth_bytes_per_token", "block_bytes"}
 _MONEY = ("dollars", "per_million", "api_price", "price")
 
@@ -113,7 +115,8 @@ _MONEY = ("dollars", "per_million", "api_price", "price")
 def cell(key: str, value: Any) -> str:
     """`value` of the plan's key as it stands in a table whose head names the unit.
 
-    Times are in ms (`span_s` in s), bytes in GiB, shares in percent, money in dollars.
+    Times are in ms (`span_s` in s), bytes in GiB, shares in percent, money in dollars, tokens a
+    day in millions.
     """
     if value is None:
         return NONE
@@ -139,6 +142,10 @@ def cell(key: str, value: Any) -> str:
         return score(value)
     if key == "c_step":
         return number(1e6 * value)
+    if key == "tokens_per_day":
+        return number(value / 1e6)
+    if key in _WHOLE:
+        return whole(value)
     return number(value)
 
 

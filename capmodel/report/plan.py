@@ -40,7 +40,9 @@ def plan_document(plan: Row) -> Document:
     """
     check_plan(plan)
     best = plan["recommendation"]
-    calibration = (best or {}).get("calibration_id") or ("none" if best else "")
+    card = plan.get("calibration") or {}
+    calibration = best["calibration_id"] if best else card.get("id")
+    calibration = calibration or ("none" if best else "")
     sections = [Section("", tuple(decision_blocks(plan)))]
     sections.append(Section("Workload", tuple(workload_blocks(plan)), new_page=True))
     sections.append(Section("Assumptions", tuple(ledger_blocks(plan))))
@@ -122,10 +124,11 @@ def _calibration(plan: Row) -> list[Section]:
         blocks += _known(residual_picture(card["residuals"], card.get("noise_floor_mape")))
     if card.get("coefficients"):
         basis = card.get("basis")
-        blocks += coefficient_blocks(card["coefficients"], basis, named=not card.get("terms"))
+        rows = card["coefficients"]
+        table, *bounds = coefficient_blocks(rows, basis, named=not card.get("terms"))
+        blocks += [table, *_known(interval_picture(rows)), *bounds]
         if card.get("terms"):
             blocks += term_blocks(card["terms"], basis or "")
-        blocks += _known(interval_picture(card["coefficients"]))
     return [Section("Calibration card", tuple(blocks))]
 
 

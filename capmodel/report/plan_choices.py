@@ -74,7 +74,7 @@ def sensitivity_blocks(plan: Row) -> list[Block]:
                     (
                         row["name"],
                         row["low_input"],
-                        row["high_input"],
+                        row["high_input"] if row["high_input"] != row["low_input"] else "the same",
                         format_dollars(row["low"]),
                         format_dollars(row["high"]),
                         cell("low_gpus", row.get("low_gpus")),

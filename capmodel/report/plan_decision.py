@@ -76,8 +76,7 @@ def _feasible(plan: Row) -> list[Block]:
                 Fact(
                     "Cost an hour",
                     format_dollars(cost["estimate"]),
-                    f"{format_dollars(cost['low'])} to {format_dollars(cost['high'])}"
-                    + (" and more" if never_kept(plan) else ""),
+                    _between(cost["low"], cost["high"]) + (" and more" if never_kept(plan) else ""),
                 ),
                 Fact(
                     "A million output tokens",
@@ -112,6 +111,11 @@ def _which(clients: Row) -> str:
     return (
         "replica" if apart is None else f"decoding replica and {whole(apart)} on those for prompts"
     )
+
+
+def _between(low: float, high: float) -> str:
+    ends = format_dollars(low), format_dollars(high)
+    return f"{ends[0]} to {ends[1]}" if ends[0] != ends[1] else "the same at either end"
 
 
 def _infeasible(plan: Row) -> list[Block]:

@@ -50,14 +50,14 @@ def money_blocks(plan: Row) -> list[Block]:
                 (
                     Column("API price [$/M tokens]", True),
                     Column("Requests a second", True),
-                    Column("Tokens a day", True),
+                    Column("Million tokens a day", True),
                     Column("Within this fleet"),
                 ),
                 tuple(
                     (
                         cell("api_price", row["api_price"]),
                         number(row["requests_per_s"]),
-                        number(row["tokens_per_day"]),
+                        cell("tokens_per_day", row["tokens_per_day"]),
                         cell("", row["reachable"]),
                     )
                     for row in plan["break_even"]

@@ -16,6 +16,16 @@ from capmodel.report.plan_figures import (
 
 Row = Mapping[str, Any]
 _ENDS = ("low", "estimate", "high")
+# What kind of knowledge an assumption is; the doubtful ones are set bold.
+KINDS = {
+    "given": "Given: stated for this plan.",
+    "measured": "Measured: from runs or logs.",
+    "composed": "Composed: added up from measured kernels; no such step was run.",
+    "generated": "Generated: from rows that a program made up; nothing was run.",
+    "datasheet": "Datasheet: the maker's figure.",
+    "guessed": "Guessed: a default that nobody checked for this case.",
+}
+DOUBTFUL = ("guessed", "generated")
 
 
 def workload_blocks(plan: Row) -> list[Block]:
@@ -42,17 +52,18 @@ def ledger_blocks(plan: Row) -> list[Block]:
         return [
             Text(
                 "No fleet was chosen, so none is listed. What is said of the candidates set aside "
-                "rests on the datasheets and the calibration that a plan takes for each."
+                "rests on the datasheets and the calibration that a plan takes for each"
+                + ("; the card below is of the closest's." if plan.get("calibration") else ".")
             )
         ]
+    kinds = {row["kind"] for row in lines}
+    glosses = " ".join(text for kind, text in KINDS.items() if kind in kinds)
     return [
         Table(
-            "Assumptions. Given: stated for this plan. Measured: from runs or logs. Composed: of "
-            "measured kernels. Generated: from runs that nobody made. Datasheet: the maker's "
-            "figure. Guessed: a default that nobody checked for this case.",
+            f"Assumptions. {glosses}",
             (Column("What"), Column("Value"), Column("Kind"), Column("Source")),
             tuple((row["what"], row["value"], row["kind"], row["source"]) for row in lines),
-            strong=tuple(i for i, row in enumerate(lines) if row["kind"] == "guessed"),
+            strong=tuple(i for i, row in enumerate(lines) if row["kind"] in DOUBTFUL),
         )
     ]
 
@@ -127,18 +138,18 @@ def steps_blocks(plan: Row) -> list[Block]:
             Text(f"A larger batch runs into {crossover['ceiling']}.", lead="The ceiling."),
             Pairs(
                 (
-                    ("Pool full at batch", _from(crossover["pool_full"])),
-                    ("Cache reads take longest from", _from(crossover["cache_longest_from"])),
-                    ("Doubling gives under a quarter from", _from(crossover["half_gain"])),
+                    ("Pool full at batch", _from(crossover, "pool_full")),
+                    ("Cache reads take longest from", _from(crossover, "cache_longest_from")),
+                    ("Doubling gives under a quarter from", _from(crossover, "half_gain")),
                 )
             ),
         ]
-    blocks += [shares_picture(rows), _steps_table(rows)]
+    blocks += [_steps_table(rows), shares_picture(rows)]
     return blocks
 
 
-def _from(batch: float | None) -> str:
-    return "no batch looked at" if batch is None else cell("batch", batch)
+def _from(crossover: Row, key: str) -> str:
+    return "no batch looked at" if crossover[key] is None else cell(key, crossover[key])
 
 
 def _steps_table(rows: list[Row]) -> Table:

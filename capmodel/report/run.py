@@ -186,7 +186,8 @@ def _grades(summary: Row) -> list[Block]:
 
 def _coefficients(rows: Sequence[Row]) -> list[Block]:
     picture = interval_picture(rows)
-    return [*coefficient_blocks(rows), *([picture] if picture else [])]
+    table, *bounds = coefficient_blocks(rows)
+    return [table, *([picture] if picture else []), *bounds]
 
 
 def _not_modelled(items: Sequence[str]) -> Block:

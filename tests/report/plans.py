@@ -105,8 +105,8 @@ def single() -> dict[str, Any]:
 
 
 def infeasible() -> dict[str, Any]:
-    """Nothing keeps the promises; the closest misses one."""
-    made = plan()
+    """Nothing keeps the promises; the closest misses one, and carries its calibration."""
+    made = complete()
     closest = {
         **made["rejected"][0],
         "stage": "slo",
@@ -132,7 +132,7 @@ def infeasible() -> dict[str, Any]:
 
 _ALWAYS = (
     *("schema_version", "kind", "package_version", "seed", "warnings", "model", "workload"),
-    *("slo", "simulated", "not_modelled"),
+    *("slo", "simulated", "not_modelled", "calibration"),
 )
 
 

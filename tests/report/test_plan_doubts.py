@@ -6,13 +6,14 @@ import plans
 import pytest
 
 from capmodel.plots.choices import Candidate
-from capmodel.report.card import rows_blocks, term_blocks
+from capmodel.report.card import coefficient_blocks, rows_blocks, term_blocks
 from capmodel.report.document import Bullets, Facts, Pairs, Table, Text, Verdict
 from capmodel.report.fields import one_fails_words
 from capmodel.report.plan import plan_document
-from capmodel.report.plan_choices import rejected_blocks
+from capmodel.report.plan_choices import rejected_blocks, sensitivity_blocks
 from capmodel.report.plan_decision import decision_blocks, doubt_words, never_kept
 from capmodel.report.plan_figures import near_the_front, tornado_picture
+from capmodel.report.plan_sections import ledger_blocks
 
 
 def _first(plan, kind):
@@ -218,3 +219,62 @@ def test_an_input_that_cannot_move_the_cost_has_no_bar():
     still = {**moved[0], "name": "price given", "low": 3.0, "high": 3.0}
     assert "price given" not in tornado_picture([*moved, still]).svg
     assert "price given" in tornado_picture([still]).svg  # rather than no figure at all
+
+
+def test_the_coefficients_of_many_fits_stay_one_table():
+    """A fit that many terms hold at a bound takes no more room in it than another."""
+    held = ["c_f", "c_bus", "c_cross", "c_prefill", "c_request", "c_sequence"]
+    rows = [
+        {
+            "engine": f"engine-{i}", "gpu": "a100-80gb-sxm", "rows": 900, "mape": 0.1,
+            "c_step": 1e-5, "c_w": 1.2, "c_kv": 1.1, "c_f": 0.0,
+            "at_bound": held if i else ["c_bus"],
+        }
+        for i in range(20)
+    ]  # fmt: skip
+    table, _, bounds = coefficient_blocks(rows, named=False)
+    assert isinstance(table, Table)
+    assert table.whole
+    assert isinstance(bounds, Pairs)
+    assert dict(bounds.items)["c_bus"] == "all"
+    assert dict(bounds.items)["c_f"] == "all but engine-0 on a100-80gb-sxm"
+    few = [{**row, "at_bound": ["c_link"] if i == 3 else []} for i, row in enumerate(rows)]
+    assert coefficient_blocks(few)[2].items == (
+        ("c_link", "all-reduced bytes, own links: engine-3 on a100-80gb-sxm"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "said"),
+    [(124.0, 6.4, "124 ± 11"), (0.843, 0.047, "0.843 ± 0.078"), (0.048, 0.72, "0.0480 ± 1.2"),
+     (1.52, 11.7, "1.52 ± 20"), (2.0, 0.0, "2.00 ± 0.00")],
+)  # fmt: skip
+def test_an_error_has_two_digits_at_most(value, error, said):
+    row = {"engine": "vllm", "gpu": "h100", "rows": 9, "c_step": 1e-6 * value}
+    row |= dict.fromkeys(("c_w", "c_kv", "c_f")) | {"standard_errors": {"c_step": 1e-6 * error}}
+    (table,) = coefficient_blocks([row])
+    assert table.rows[0][3] == said
+
+
+def test_a_single_price_is_no_range():
+    made = plans.plan()
+    cost = made["recommendation"]["dollars_per_hour"]
+    assert _first(made, Facts).items[1].note.startswith("$")
+    made["recommendation"]["dollars_per_hour"] = dict.fromkeys(cost, 2.4)
+    assert _first(made, Facts).items[1].note == "the same at either end"
+    same = {"low_input": "$2.40/GPU-hour", "high_input": "$2.40/GPU-hour"}
+    made["sensitivities"][-1] |= same
+    table = next(block for block in sensitivity_blocks(made) if isinstance(block, Table))
+    assert table.rows[-1][1:3] == ("$2.40/GPU-hour", "the same")
+
+
+def test_the_ledger_says_what_each_of_its_kinds_is():
+    made = plans.plan()
+    kinds = {row["kind"] for row in made["assumptions"]}
+    (table,) = ledger_blocks(made)
+    assert "Generated" not in table.caption
+    made["assumptions"][2]["kind"] = "generated"
+    (table,) = ledger_blocks(made)
+    assert "nothing was run" in table.caption
+    assert 2 in table.strong
+    assert all(f"{kind.capitalize()}:" in table.caption for kind in kinds - {"measured"})

@@ -12,7 +12,7 @@ from PIL import Image
 
 from capmodel.report import pdf as pdf_module
 from capmodel.report import write_plan_html, write_plan_pdf
-from capmodel.report.document import Bullets, Column, Document, Picture, Section, Table, Text
+from capmodel.report.document import Bullets, Code, Column, Document, Picture, Section, Table, Text
 from capmodel.report.fields import cell
 from capmodel.report.html import render_html
 from capmodel.report.pdf import UndrawnCharacters, render_pages, render_pdf
@@ -22,6 +22,8 @@ from capmodel.report.plan_choices import (
     rejected_blocks,
     sensitivity_blocks,
 )
+from capmodel.report.plan_decision import decision_blocks
+from capmodel.report.plan_sections import workload_blocks
 from capmodel.units import format_seconds
 
 AWKWARD = (plans.long_names, plans.forty, plans.single, plans.infeasible, plans.non_latin)
@@ -62,7 +64,9 @@ def _figures(value, key, path):
 _UNIT = {"sensitivities": "dollars", "p5": "fits", "p50": "fits", "p95": "fits"}
 
 
-@pytest.mark.parametrize("make", [plans.complete, plans.single], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "make", [plans.complete, plans.single, plans.infeasible], ids=lambda f: f.__name__
+)
 def test_every_figure_of_the_plan_stands_in_the_text(make):
     printed = set(FIGURE.findall(" ".join(_pages(make)).replace("\u200b", "")))
     absent = [
@@ -88,15 +92,18 @@ def test_the_page_that_decides_is_one_page(make):
     assert _pages(make)[1].startswith("Workload")
 
 
-def _texts_of(made):
-    pdf = render_pdf(plan_document(made))
+def _texts(*sections):
+    pdf = render_pdf(Document("t", "", None, "f", sections))
     return [page.extract_text() for page in pypdf.PdfReader(io.BytesIO(pdf)).pages]
 
 
 def test_a_first_page_that_runs_over_leaves_no_page_almost_empty():
-    made = plans.complete()
+    made = plans.plan()
     made["warnings"] = [f"warning {i} of some length that says what to mind" for i in range(14)]
-    pages = _texts_of(made)
+    pages = _texts(
+        Section("", tuple(decision_blocks(made))),
+        Section("Workload", tuple(workload_blocks(made)), new_page=True),
+    )
     assert "Cost against" not in pages[0]
     assert pages[1].index("Cost against") < pages[1].index("Workload")
     for number, page in enumerate(pages, start=1):
@@ -111,11 +118,12 @@ def test_a_figure_and_its_caption_share_a_page(make):
 
 
 def test_a_command_breaks_between_its_words():
-    made = plans.complete()
     # Whatever the width of the line, one of these would end it in the middle of an option.
-    made["command"] = "capmodel plan " + " ".join(f"--option-{'x' * n}-95 {n}" for n in range(30))
-    text = " ".join(_texts_of(made))
-    assert all(word in text.split() for word in made["command"].split())
+    command = "capmodel plan " + " ".join(f"--option-{'x' * n}-95 {n}" for n in range(30))
+    text = " ".join(_texts(Section("s", (Code(command),))))
+    assert all(word in text.split() for word in command.split())
+    made = {**plans.infeasible(), "command": command}
+    assert Code(command) in plan_document(made).sections[-1].blocks
 
 
 def test_what_no_font_draws_is_told(monkeypatch, recwarn):
@@ -124,9 +132,8 @@ def test_what_no_font_draws_is_told(monkeypatch, recwarn):
     made["title"] = "План ёмкости · خطة السعة"
     render_pdf(plan_document(made))
     assert not [w for w in recwarn if w.category is UndrawnCharacters]
-    made["title"] = "容量"
     with pytest.warns(UndrawnCharacters, match="容量"):
-        render_pdf(plan_document(made))
+        render_pdf(Document("容量", "", None, "f", ()))
 
 
 def test_an_input_without_a_bar_says_why():
@@ -225,9 +232,5 @@ def test_a_word_that_is_not_measured_fits_its_column():
         word = ("HX2048-" * 9)[:room]
         table = Table("", columns, ((word, *filler), ("x" * 200, *filler)))
         assert table.room == room
-        text = _text(Document("t", "", None, "f", (Section("s", (table,)),)))
+        (text,) = _texts(Section("s", (table,)))
         assert word in text, (others, word)
-
-
-def _text(document):
-    return pypdf.PdfReader(io.BytesIO(render_pdf(document))).pages[0].extract_text()
