@@ -15,6 +15,7 @@ from capmodel.datasets.silicon_shapes import FIGURES, REAL, silicon_shapes
 from capmodel.features import add_features
 from capmodel.ingest import file_sha256, read_runs
 from capmodel.quality import screen_runs
+from capmodel.roofline import design, fit_coefficients
 from capmodel.runs import validate_runs
 from capmodel.shapes.attention import LatentAttention, SoftmaxAttention
 
@@ -100,6 +101,28 @@ def test_the_dictionary_holds_every_files_own_sum_and_rows() -> None:
         section = text.split(f"## {path.name}")[1].split("\n## ")[0]
         assert f"`{file_sha256(path)}`" in section
     assert f"{len(load_silicon_runs()):,} rows" in text
+
+
+def test_one_set_of_four_coefficients_is_as_good_as_the_dictionary_says(
+    features: pd.DataFrame,
+) -> None:
+    one = features[features["tp"] == 1]
+    found = []
+    for rows in (one[one["weight_dtype"] == "bf16"], one):
+        terms, seconds = design(rows), rows["step_time_s"].to_numpy()
+        terms[:, 4:] = 0.0
+        found.append(fit_coefficients(terms, seconds).mape)
+        off = np.empty(len(rows))
+        for gpu in rows["gpu"].unique():
+            own = (rows["gpu"] == gpu).to_numpy()
+            fitted = fit_coefficients(terms[~own], seconds[~own]).values
+            off[own] = np.abs(terms[own] @ fitted / seconds[own] - 1)
+        found.append(off.mean())
+    text = " ".join(bundled_path("README.md").read_text(encoding="utf-8").split())
+    bf16, bf16_left_out, every, every_left_out = (f"{100 * value:.1f} %" for value in found)
+    assert f"at tp 1 is {bf16} off over the bf16 rows" in text
+    assert f"{bf16_left_out} on a GPU left out; over all weight types" in text
+    assert f"over all weight types {every} and {every_left_out}," in text
 
 
 @pytest.mark.slow
