@@ -1,9 +1,11 @@
 """One decode step's counters by hand, per attention kind: 9 tokens held, the tenth comes."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
-from capmodel.lab.config import make_config
+from capmodel.lab.config import KINDS, make_config
 from capmodel.lab.counters import Counters
 from capmodel.lab.decoder import ToyDecoder
 
@@ -11,11 +13,11 @@ MLP = 3 * 32 * 48
 OUTPUT = 32 * 64
 
 
-def tenth_step(kind: str, absorbed: bool = False) -> Counters:
+def tenth_step(kind: str, absorbed: bool = False, rows: int = 1) -> Counters:
     decoder = ToyDecoder.random(make_config(kind), 0, "float32", absorbed=absorbed)
     cache, counters = decoder.new_cache(), Counters()
-    decoder.forward(np.ones((1, 9), int), cache)
-    decoder.forward([[1]], cache, counters)
+    decoder.forward(np.ones((rows, 9), int), cache)
+    decoder.forward(np.ones((rows, 1), int), cache, counters)
     return counters
 
 
@@ -63,3 +65,23 @@ def test_latent_attention(absorbed: bool) -> None:
         cache_bytes_read=2 * 10 * (12 + 4) * 4,
         weight_bytes_read=4 * (2 * (plain + ups) + OUTPUT),
     )
+
+
+@pytest.mark.parametrize("absorbed", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_three_rows_are_three_times_the_work_over_the_same_weights(
+    kind: str, absorbed: bool
+) -> None:
+    one, three = tenth_step(kind, absorbed), tenth_step(kind, absorbed, rows=3)
+    counted = {field.name for field in fields(Counters)} - {"weight_bytes_read"}
+    assert {name: getattr(three, name) for name in counted} == {
+        name: 3 * getattr(one, name) for name in counted
+    }
+    assert three.weight_bytes_read == one.weight_bytes_read
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_prompt_projects_every_token_of_every_row_once_a_layer(kind: str) -> None:
+    decoder, counters = ToyDecoder.random(make_config(kind, n_layers=3)), Counters()
+    decoder.forward(np.ones((2, 7), int), decoder.new_cache(), counters)
+    assert counters.key_projections == 3 * 2 * 7
