@@ -36,17 +36,19 @@ def claims(arguments: argparse.Namespace) -> None:
 
 def accuracy(arguments: argparse.Namespace) -> None:
     """TPOT and TTFT by simulation on deployments that were not fitted."""
-    from planner_accuracy import by_group, calibrated, evaluate, scores
+    from planner_accuracy import by_group, evaluate, of_all, scores
 
     for seed in range(arguments.seeds):
         rows = evaluate(arguments.runs, every=arguments.every, spread=arguments.spread, seed=seed)
         print(f"\nfolds drawn with seed {seed}")
-        print(scores(rows).round(3).to_string(index=False))
+        print(scores(rows).round(3).to_string(index=False), flush=True)
     print("\nby engine and GPU (last draw of the folds)")
-    print(by_group(rows).round(3).to_string())
-    print("\nfront ends of all rows, and whether runs of one length marched in lockstep")
-    for engine in sorted(rows["engine"].unique()):
-        print(engine, *calibrated(rows[rows["engine"] == engine]))
+    print(by_group(rows).round(3).to_string(), flush=True)
+    print(
+        "\nprompts and front ends of all rows, and whether runs of one length marched in lockstep"
+    )
+    for told in of_all(arguments.runs, arguments.every, arguments.spread):
+        print(*told)
 
 
 def speed(arguments: argparse.Namespace) -> None:

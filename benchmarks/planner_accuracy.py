@@ -1,106 +1,164 @@
 """TPOT and TTFT by simulation against measured serving runs, deployments held out.
 
 Each row of the measured table is a closed loop of clients, all starting at once, ten requests
-each: the protocol of the benchmark that most rows are from. A roofline with its learned correction
-is fitted on the other deployments' TPOT; the row's step time is what that fit says of its
-deployment, and the simulator plays the clients. What simulated TTFT lacks of measured TTFT on the
-other deployments gives each engine's front end, as the planner has it, and whether its runs over a
-grid of lengths marched in lockstep (`of_one_length`). A learned correction of the same kind as the
-step time's is graded beside it; its distances were chosen on three draws of the folds.
+each: the protocol of the benchmark that most rows are from. A calibration is fitted on the other
+deployments, as `capmodel fit` does it; their TTFT tells what prompts take (`planner_prompts`). A
+row's steps are what both say of its deployment, the simulator plays the clients, and each engine's
+front end is what simulated TTFT lacks of measured TTFT, on training rows played by the same fit.
+Nothing that a row is graded by has seen its deployment.
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from planner_correction import TPOT, TTFT, Correction
-from scipy.optimize import nnls
+from planner_prompts import calibrated, marching, prompt_cost, with_front_end
 
+from capmodel.calibration import Calibration
+from capmodel.calibration import fit as fit_calibration
 from capmodel.features import add_features
 from capmodel.gpus import load_gpu
 from capmodel.kvcache import BlockTable, RequestCost
-from capmodel.roofline import RooflineRegressor
+from capmodel.planner.prompts import PromptCost, PromptParts, prompt_parts, with_prompt_seconds
 from capmodel.shapes import load_shape
-from capmodel.simulation import FrontEnd, Server, mixed, prefill_first, simulate
+from capmodel.simulation import Server, mixed, prefill_first, simulate
 from capmodel.simulation.table import tabulated
 from capmodel.splits import groups_of, split_named
-from capmodel.steptime import StepTime, build_step_time
-from capmodel.traffic import StepTraffic, step_traffic
+from capmodel.steptime import StepTime
+from capmodel.traffic import step_traffic
 from capmodel.workload import Requests, Uniform
 
 FOLDS = 5
 # Tokens of one step: the engines' defaults in the launch scripts of these runs.
 BUDGET = {"vllm": 8192, "tensorrt-llm": 8192, "sglang": 16384}
-TPOT_RIDGE, TTFT_RIDGE = 0.1, 0.3
+# Of a fold's training rows, every how many-th is played for the front ends.
+PLAYED = 3
+# Fewer rows than this tell nothing of their own.
+FEWEST = 15
+# Decoding takes at least this share of a TPOT, whatever prompts are said to take.
+DECODING = 0.15
+# Further from the calibration's TPOT than this the simulation is played again, with what it lacked.
+NEAR = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Decoding as one factor of a calibration's, prompts as their engine's."""
+
+    step: StepTime
+    factor: float
+
+    def seconds(self, batch: Any, cached_tokens: Any, prefill_tokens: Any = 0.0) -> np.ndarray:
+        """One step [s], arrays."""
+        batch, prompts = np.asarray(batch, dtype=float), np.asarray(prefill_tokens, dtype=float)
+        alone = self.step.seconds(batch, cached_tokens, np.zeros_like(prompts))
+        both = self.step.seconds(batch, cached_tokens, prompts)
+        return np.asarray(self.factor * alone + (both - alone))
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Roofline and correction fitted on some deployments' TPOT."""
+    """What the other deployments tell: steps, and each group's prompts."""
 
-    roofline: RooflineRegressor
-    correction: Correction | None
-
-    def tpot_s(self, features: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-        """TPOT of each row without a simulation [s], and the correction's factor, (rows,)."""
-        base = self.roofline.predict(features)
-        if self.correction is None:
-            return base, np.ones(len(features))
-        factor = self.correction.factor(features)
-        return base * factor, factor
-
-    def step(self, row: pd.Series) -> tuple[StepTime, StepTraffic]:
-        """The roofline's step time of the row's deployment, and what it moves."""
-        gpu, tp, dp = load_gpu(row["gpu"]), int(row["tp"]), int(row["dp"])
-        shape = load_shape(row["model"])
-        traffic = step_traffic(shape, row["weight_dtype"], row["kv_dtype"], tp, dp)
-        level = self.roofline.level(row["engine"], row["gpu"])
-        found = build_step_time(
-            traffic,
-            gpu,
-            self.roofline.coefficients_[level].values,
-            peak_flops_per_s=gpu.matmul_flops_per_s(row["weight_dtype"]),
-            tp=tp,
-            pp=int(row["pp"]),
-            dp=dp,
-            kv_dtype=row["kv_dtype"],
-        )
-        # The simulator counts the attention of a prompt chunk by chunk itself.
-        return replace(found, costs=tuple(replace(c, prompt_s=0.0) for c in found.costs)), traffic
+    calibration: Calibration
+    prompts: dict[tuple[str, bool], PromptCost]
 
 
-def fit(features: pd.DataFrame, learned: bool = True) -> Fitted:
-    """Roofline and correction on `features`, rows of `add_features` with `tpot_s`."""
-    roofline = RooflineRegressor().fit(features, features["tpot_s"])
-    if not learned:
-        return Fitted(roofline, None)
-    base, target = roofline.predict(features), features["tpot_s"].to_numpy()
-    return Fitted(roofline, Correction(TPOT, TPOT_RIDGE).fit(features, base, target))
+def step_of(calibration: Calibration, row: pd.Series) -> StepTime:
+    """The roofline's step time of the row's deployment; the level comes from the whole fit."""
+    return calibration.step_time(
+        row["model"],
+        row["gpu"],
+        engine=row["engine"],
+        method="roofline",
+        weight_dtype=row["weight_dtype"],
+        kv_dtype=row["kv_dtype"],
+        **{name: int(row[name]) for name in ("tp", "pp", "dp")},
+    )
 
 
-def server_of(row: pd.Series, step: StepTime, traffic: StepTraffic, factor: float) -> Server:
+def parts_of(row: pd.Series) -> PromptParts:
+    """What a prompt token of the row's deployment asks for."""
+    shape, gpu = load_shape(row["model"]), load_gpu(row["gpu"])
+    traffic = step_traffic(
+        shape, row["weight_dtype"], row["kv_dtype"], int(row["tp"]), int(row["dp"])
+    )
+    return prompt_parts(traffic, gpu, row["weight_dtype"])
+
+
+def experts_s(step: StepTime, row: pd.Series) -> float:
+    """What a prompt has read of experts, beyond those that the clients' decoding reads [s]."""
+    alone = with_prompt_seconds(step, 0.0)
+    batch, context = float(row["concurrency"]), float(row["context_len"])
+    chunk = float(min(row["input_len"], budget_of(row)))
+    chunks = math.ceil(row["input_len"] / budget_of(row))
+    more = alone.seconds(batch, batch * context, chunk) - alone.seconds(batch, batch * context)
+    return chunks * max(0.0, float(more))
+
+
+def groups(rows: pd.DataFrame) -> Iterator[tuple[str, bool, np.ndarray]]:
+    """Engine, whether of the sweep of fixed lengths, and which of `rows` are both."""
+    fixed = of_one_length(rows)
+    for engine in sorted(rows["engine"].unique()):
+        for one in (False, True):
+            yield str(engine), one, (rows["engine"] == engine).to_numpy() & (fixed == one)
+
+
+def told_by(rows: pd.DataFrame, engine: str, own: np.ndarray) -> pd.DataFrame:
+    """The group's own rows, or all of the engine where they are few."""
+    return rows[own] if own.sum() >= FEWEST else rows[(rows["engine"] == engine).to_numpy()]
+
+
+def fit(rows: pd.DataFrame) -> Fitted:
+    """Calibration and prompts of `rows`, rows of `add_features` with tpot_s and ttft_s."""
+    calibration = fit_calibration(rows)
+    known = rows.assign(direct_s=calibration.predict(rows))
+    prompts = {}
+    for engine, fixed, own in groups(rows):
+        told = told_by(known, engine, own)
+        listed = [row for _, row in told.iterrows()]
+        read = np.array([experts_s(step_of(calibration, row), row) for row in listed])
+        prompts[engine, fixed] = prompt_cost(told, [parts_of(row) for row in listed], read, fixed)
+    return Fitted(calibration, prompts)
+
+
+def budget_of(row: pd.Series) -> int:
+    """Tokens that one step of the row's deployment takes, of all attention ranks."""
+    return max(BUDGET.get(row["engine"], 8192), int(row["concurrency"]) + 1) * int(row["dp"])
+
+
+def server_of(row: pd.Series, step: StepTime, cost: PromptCost, lacking_s: float = 0.0) -> Server:
     """The row's replica: all attention ranks as one, their pools together.
 
-    factor: the learned correction at the row's operating point, for all its steps.
+    row: with direct_s, the TPOT that the calibration says. Prompts take no more than that leaves
+    them, decoding takes the rest, and `lacking_s` [s] on top.
     """
-    longest, clients = int(row["input_len"] + row["output_len"]), int(row["concurrency"])
-    size = 32
-    # The table keeps rows whose clients were all resident, so the pool holds at least them.
-    blocks = 2 * clients * -(-longest // size)
-    budget = max(BUDGET.get(row["engine"], 8192), clients + 1) * step.dp
-    attention = traffic.prefill_attention_flop
+    clients, prompt, output = (
+        int(row[name]) for name in ("concurrency", "input_len", "output_len")
+    )
+    token, before = cost.seconds(parts_of(row))
+    whole = token * prompt + before * prompt**2 / 2 + experts_s(step, row)
+    beside = (clients - 1) / output * whole
+    most = (1 - DECODING) * row["direct_s"]
+    if beside > most:
+        token, before, beside = (value * most / beside for value in (token, before, beside))
+    bare = float(step.seconds(float(clients), clients * float(row["context_len"])))
+    decoding = row["direct_s"] - beside + lacking_s
+    factor = max(decoding, DECODING * row["direct_s"]) / bare
+    size, longest = 32, prompt + output
     return Server(
-        tabulated(step, clients, longest, 2 * budget),
-        blocks,
+        tabulated(
+            Steps(with_prompt_seconds(step, token), factor), clients, longest, 2 * budget_of(row)
+        ),
+        # The table keeps rows whose clients were all resident, so the pool holds at least them.
+        2 * clients * -(-longest // size),
         RequestCost((BlockTable("full", 1, size),), 0.0),
         max_num_seqs=max(1, clients),
-        max_batched_tokens=budget,
-        attention_tokens=traffic.prefill_flop_per_token / (2 * attention)
-        if attention
-        else math.inf,
-        step_scale=factor,
+        max_batched_tokens=budget_of(row),
+        attention_tokens=token / before if token and before else math.inf,
         batching=prefill_first if row["engine"] == "sglang" else mixed,
     )
 
@@ -150,8 +208,7 @@ def measured(path: str) -> pd.DataFrame:
     runs = read_runs(path)
     runs = runs[runs["step_time_definition"] == "tpot"]
     suspect = runs["flags"].astype(str).str.contains("suspect_source|queued")
-    # What starting a request costs is no part of a step, so the fit must do without it.
-    return add_features(runs[~suspect].reset_index(drop=True)).drop(columns=["requests"])
+    return add_features(runs[~suspect].reset_index(drop=True))
 
 
 def folds_of(features: pd.DataFrame, seed: int = 0) -> np.ndarray:
@@ -161,89 +218,32 @@ def folds_of(features: pd.DataFrame, seed: int = 0) -> np.ndarray:
     return (order % FOLDS)[groups]
 
 
-def played(
-    features: pd.DataFrame, folds: np.ndarray, spread: float, rounds: float, learned: bool
-) -> pd.DataFrame:
-    """Simulated TPOT and TTFT of every row by a fit without its fold, in the order of rows."""
-    parts = []
-    for fold in range(FOLDS):
-        test = features[folds == fold]
-        fitted = fit(features[folds != fold], learned)
-        direct, factors = fitted.tpot_s(test)
-        rows = []
-        fixed = of_one_length(test)
-        for (_, row), factor, lockstep in zip(test.iterrows(), factors, fixed, strict=True):
-            server = server_of(row, *fitted.step(row), float(factor))
-            found = play(row, server, spread, rounds)
-            alike = play(row, server, 0.0, rounds) if lockstep else found
-            rows.append({**found, "ttft_alike_s": alike["ttft_sim_s"]})
-        parts.append(pd.DataFrame(rows, index=test.index).assign(direct_s=direct))
-    return pd.concat(parts).sort_index()
-
-
-def front_end(rows: pd.DataFrame) -> FrontEnd:
-    """What simulated TTFT lacks of measured TTFT: least absolute relative error, none negative.
-
-    rows: ttft_s, ttft_sim_s, direct_s, concurrency, input_len.
-    """
-    target = rows["ttft_s"].to_numpy()
-    lacking = 1 - rows["ttft_sim_s"].to_numpy() / target
-    step = rows["direct_s"].to_numpy()
-    further = step * rows["input_len"].to_numpy() / 1024
-    terms = np.column_stack([np.ones(len(rows)), step, rows["concurrency"], further])
-    terms /= target[:, None]
-    weight = np.ones(len(rows))
-    for _ in range(15):
-        scaled = terms * weight[:, None]
-        norm = np.sqrt((scaled**2).mean(axis=0)) + 1e-30
-        found = nnls(scaled / norm, weight * lacking)[0] / norm
-        weight = 1 / np.sqrt(np.maximum(np.abs(terms @ found - lacking), 0.03))
-    return FrontEnd(*(float(value) for value in found))
-
-
-def with_front_end(rows: pd.DataFrame, ends: FrontEnd) -> np.ndarray:
-    """TTFT of rows of one engine [s], (rows,)."""
-    known = zip(rows["direct_s"], rows["concurrency"], rows["input_len"], strict=True)
-    return rows["ttft_sim_s"].to_numpy() + [ends.delay_s(*one) for one in known]
-
-
-def calibrated(rows: pd.DataFrame) -> tuple[FrontEnd, bool]:
-    """The front end of one engine, and whether its runs of one length marched in lockstep."""
+def played(rows: pd.DataFrame, fitted: Fitted, spread: float, rounds: float) -> pd.DataFrame:
+    """`rows` with simulated TPOT and TTFT [s], and TTFT with all lengths alike."""
+    rows = rows.assign(direct_s=fitted.calibration.predict(rows))
     found = []
-    for alike in (False, True):
-        own = marching(rows, alike)
-        ends = front_end(own)
-        error = np.abs(with_front_end(own, ends) / own["ttft_s"] - 1)
-        found.append((float(error.median()), alike, ends))
-    _, alike, ends = min(found, key=lambda one: one[0])
-    return ends, alike
+    for (_, row), fixed in zip(rows.iterrows(), of_one_length(rows), strict=True):
+        known = step_of(fitted.calibration, row), fitted.prompts[row["engine"], bool(fixed)]
+        server = server_of(row, *known)
+        own = play(row, server, spread, rounds)
+        lacking = row["direct_s"] - own["tpot_sim_s"]
+        if abs(lacking) > NEAR * row["direct_s"]:
+            server = server_of(row, *known, lacking)
+            own = play(row, server, spread, rounds)
+        alike = play(row, server, 0.0, rounds) if fixed else own
+        found.append({**own, "ttft_alike_s": alike["ttft_sim_s"]})
+    return rows.join(pd.DataFrame(found, index=rows.index))
 
 
-def marching(rows: pd.DataFrame, alike: bool) -> pd.DataFrame:
-    """`rows` with the simulated TTFT of lengths all alike, where that is said of them."""
-    return rows.assign(ttft_sim_s=rows["ttft_alike_s"]) if alike else rows
-
-
-def first_tokens(rows: pd.DataFrame, folds: np.ndarray) -> pd.DataFrame:
-    """TTFT of every row: with the other folds' front end, and with their correction [s]."""
-    front = np.full(len(rows), np.nan)
-    learned = np.full(len(rows), np.nan)
-    for fold in range(FOLDS):
-        base = np.full(len(rows), np.nan)
-        for _, mine in _by_engine(rows):
-            ends, alike = calibrated(rows[mine & (folds != fold)])
-            base[mine] = with_front_end(marching(rows[mine], alike), ends)
-        train, test = folds != fold, folds == fold
-        target = rows["ttft_s"].to_numpy()[train]
-        correction = Correction(TTFT, TTFT_RIDGE).fit(rows[train], base[train], target)
-        front[test] = base[test]
-        learned[test] = base[test] * correction.factor(rows[test])
-    return pd.DataFrame({"ttft_front_s": front, "ttft_learned_s": learned}, index=rows.index)
-
-
-def _by_engine(rows: pd.DataFrame) -> Iterable[tuple[str, np.ndarray]]:
-    for engine in sorted(rows["engine"].unique()):
-        yield str(engine), (rows["engine"] == engine).to_numpy()
+def first_tokens(test: pd.DataFrame, train: pd.DataFrame) -> pd.Series:
+    """TTFT of the played rows of `test` with the front ends that those of `train` tell [s]."""
+    found = pd.Series(np.nan, index=test.index)
+    for engine, fixed, own in groups(train):
+        mine = (test["engine"] == engine).to_numpy() & (of_one_length(test) == fixed)
+        if mine.any():
+            ends, alike = calibrated(told_by(train, engine, own))
+            found[mine] = with_front_end(marching(test[mine], alike), ends)
+    return found
 
 
 def nearest(features: pd.DataFrame, folds: np.ndarray, target: str) -> np.ndarray:
@@ -264,13 +264,7 @@ def nearest(features: pd.DataFrame, folds: np.ndarray, target: str) -> np.ndarra
 
 
 def evaluate(
-    path: str,
-    *,
-    every: int = 1,
-    spread: float = 0.1,
-    rounds: float = 10.0,
-    learned: bool = True,
-    seed: int = 0,
+    path: str, *, every: int = 1, spread: float = 0.1, rounds: float = 10.0, seed: int = 0
 ) -> pd.DataFrame:
     """Every `every`-th row, measured, simulated and by its nearest neighbour.
 
@@ -278,13 +272,31 @@ def evaluate(
     """
     features = measured(path).iloc[::every].reset_index(drop=True)
     folds = folds_of(features, seed)
-    rows = pd.concat([features, played(features, folds, spread, rounds, learned)], axis=1)
-    rows = pd.concat([rows, first_tokens(rows, folds)], axis=1)
-    return rows.assign(
-        fold=folds,
-        tpot_nearest_s=nearest(features, folds, "tpot_s"),
-        ttft_nearest_s=nearest(features, folds, "ttft_s"),
+    parts = []
+    for fold in range(FOLDS):
+        train = features[folds != fold]
+        fitted = fit(train)
+        test = played(features[folds == fold], fitted, spread, rounds)
+        told = played(train[::PLAYED], fitted, spread, rounds)
+        parts.append(test.assign(ttft_front_s=first_tokens(test, told)))
+    return (
+        pd.concat(parts)
+        .sort_index()
+        .assign(
+            fold=folds,
+            tpot_nearest_s=nearest(features, folds, "tpot_s"),
+            ttft_nearest_s=nearest(features, folds, "ttft_s"),
+        )
     )
+
+
+def of_all(path: str, every: int = 1, spread: float = 0.1) -> Iterator[tuple[Any, ...]]:
+    """Engine, whether of the sweep of fixed lengths, prompts, front end, lockstep: of all rows."""
+    features = measured(path).iloc[::every].reset_index(drop=True)
+    fitted = fit(features)
+    told = played(features[::PLAYED], fitted, spread, 10.0)
+    for engine, fixed, own in groups(told):
+        yield engine, fixed, fitted.prompts[engine, fixed], *calibrated(told_by(told, engine, own))
 
 
 ESTIMATES = {
@@ -293,7 +305,6 @@ ESTIMATES = {
     "TPOT, nearest row": ("tpot_nearest_s", "tpot_s"),
     "TTFT, simulated, engine alone": ("ttft_sim_s", "ttft_s"),
     "TTFT, simulated, with front end": ("ttft_front_s", "ttft_s"),
-    "TTFT, the same, corrected": ("ttft_learned_s", "ttft_s"),
     "TTFT, nearest row": ("ttft_nearest_s", "ttft_s"),
 }
 

@@ -169,7 +169,7 @@ def load_curves(
         np.take_along_axis(values, last, axis=1) for values in (batch, step, decode, bare, rate)
     )
     per_token = (step - decode) / (batch * per_sequence)
-    wait, wait_p95 = _waits(rate, per_token, decode, works)
+    wait, wait_p95 = _waits(rate, per_token, decode, works, column(peakedness))
     chunk = np.maximum(column(one.limits.max_num_batched_tokens for one in replicas) - batch, 1.0)
     own, own_p95 = (
         per_token * prompt + decode * np.ceil(prompt / chunk)
@@ -298,15 +298,17 @@ def _unlucky(
 
 
 def _waits(
-    rate: Array, per_token: Array, decode: Array, works: Sequence[PrefillWork]
+    rate: Array, per_token: Array, decode: Array, works: Sequence[PrefillWork], peakedness: Array
 ) -> tuple[Array, Array]:
     """Mean and 95th percentile of the wait for earlier prompts and the step under way [s].
 
-    Prompts queue like M/G/1 (Pollaczek-Khinchine); its tail is taken as exponential.
+    Prompts queue like M/G/1 (Pollaczek-Khinchine), those of bursts longer (Kingman: the variance
+    of the gaps counts as that of the prompts does); the tail is taken as exponential.
     """
     mean, square = column(work.mean for work in works), column(work.square for work in works)
     load = np.minimum(rate * per_token * mean, 0.999)
-    queue = rate * per_token**2 * square / (2 * (1 - load))
+    bursts = np.maximum(peakedness - 1, 0.0) * load * per_token * mean
+    queue = (rate * per_token**2 * square / 2 + bursts) / (1 - load)
     tail = np.divide(queue, load, out=np.zeros_like(queue), where=load > 0)
     queue_p95 = tail * np.log(np.maximum(load / 0.05, 1.0))
     return decode / 2 + queue, decode + queue_p95

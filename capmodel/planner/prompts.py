@@ -75,9 +75,9 @@ def prompt_parts(traffic: StepTraffic, gpu: Gpu, weight_dtype: str) -> PromptPar
 # Fitted by `benchmarks/planner.py accuracy` to the TTFT of 1,597 closed-loop runs of
 # AIConfigurator's sample on H100 to GB200. An engine that was not measured takes vLLM's.
 MEASURED = {
-    "vllm": PromptCost(1.0, 1.8, 0.11e-6, 3.3),
-    "sglang": PromptCost(0.3, 4.6, 0.37e-6, 0.6),
-    "tensorrt-llm": PromptCost(0.9, 3.0, 0.03e-6, 1.6),
+    "vllm": PromptCost(1.0, 1.1, 0.15e-6, 2.4),
+    "sglang": PromptCost(1.0, 2.1, 0.33e-6, 1.1),
+    "tensorrt-llm": PromptCost(1.0, 2.6, 0.08e-6, 0.0),
 }
 
 

@@ -11,11 +11,15 @@ from capmodel.planner.sizing import Option, fleet_operation, resplit
 from capmodel.simulation import PrefillPool, Server, Simulation, Summary, simulate, summarise
 from capmodel.workload import Slo
 
-# A large fleet is simulated as this many replicas with their share of the load.
+# A large fleet is simulated as this many replicas with their share of the load, and as fewer where
+# the requests would not fill them so many times over: a fleet that is still filling up is fast. A
+# divided fleet is never cut below so many that its proportion is lost.
 _MOST_REPLICAS = 8
-_MOST_DIVIDED = 32
+_MOST_DIVIDED, _FEWEST_DIVIDED = 32, 8
+_FILLS = 5.0
 _MOST_TRIES = 6
-_WARMUP = 0.1
+# What is left out at the beginning: a share of the requests, and at least one filling.
+_WARMUP, _MOST_WARMUP = 0.1, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ def run_fleet(
 ) -> Verified:
     """Simulate `option` once. server: its replica, where it has been made before."""
     split = option.split
-    count = min(option.replicas, _MOST_REPLICAS if split is None else _MOST_DIVIDED)
+    count = _simulated(option, demand)
     share = count / option.replicas
     server = server or server_of(option, demand)
     server = replace(server, step_scale=step_scale)
@@ -64,7 +68,18 @@ def run_fleet(
         result = simulate(
             requests, server, replicas=split.decode, concurrency=clients, prefill=prompts
         )
-    return _judged(option, result, count, slo)
+    return _judged(option, result, count, slo, demand.concurrency is not None)
+
+
+def _simulated(option: Option, demand: Demand) -> int:
+    """Replicas to simulate for all of them."""
+    most, fewest = _MOST_REPLICAS, 1
+    if option.split is not None:
+        most, fewest = _MOST_DIVIDED, _FEWEST_DIVIDED
+    if demand.concurrency is None:  # a closed loop is full from its start
+        filled = len(demand.requests) / (_FILLS * max(option.estimate.batch, 1.0))
+        most = min(most, max(fewest, int(filled)))
+    return min(option.replicas, most)
 
 
 def server_of(option: Option, demand: Demand) -> Server:
@@ -72,16 +87,19 @@ def server_of(option: Option, demand: Demand) -> Server:
     return option.replica.server(demand.prefix_cache, demand.longest)
 
 
-def _judged(option: Option, result: Simulation, count: int, slo: Slo) -> Verified:
-    keep = slice(int(len(result) * _WARMUP), None)
+def _judged(option: Option, result: Simulation, count: int, slo: Slo, closed: bool) -> Verified:
+    warmup = _WARMUP
+    if not closed:
+        filling = count * option.estimate.batch / len(result)
+        warmup = min(max(_WARMUP, filling), _MOST_WARMUP)
+    keep = slice(int(len(result) * warmup), None)
     ttft = float(np.percentile(result.ttft_s[keep], slo.percentile))
     tpots = result.tpot_s[keep]
     tpots = tpots[np.isfinite(tpots)]
     tpot = float(np.percentile(tpots, slo.percentile)) if len(tpots) else 0.0
     e2e = float(np.percentile(result.e2e_s[keep], slo.percentile))
-    return Verified(
-        option, summarise(result, _WARMUP), count, slo.missed(ttft, tpot, e2e), ttft, tpot, e2e, 1
-    )
+    missed = slo.missed(ttft, tpot, e2e)
+    return Verified(option, summarise(result, warmup), count, missed, ttft, tpot, e2e, 1)
 
 
 def verify(option: Option, demand: Demand, slo: Slo, below: float = math.inf) -> Verified:

@@ -42,9 +42,9 @@ NO_FRONT_END = FrontEnd()
 # 1,597 closed-loop runs of AIConfigurator's sample, prompts taking what `planner.prompts` says.
 # An engine that was not measured takes vLLM's.
 MEASURED = {
-    "vllm": FrontEnd(0.0, 3.2, 0.0001),
-    "sglang": FrontEnd(0.127, 0.0, 0.0022),
-    "tensorrt-llm": FrontEnd(0.0, 5.4, 0.0),
+    "vllm": FrontEnd(0.004, 3.0, 0.00023),
+    "sglang": FrontEnd(0.123, 2.0, 0.0011),
+    "tensorrt-llm": FrontEnd(0.0, 11.9, 0.0),
 }
 
 
