@@ -102,6 +102,23 @@ def test_heavy_hitters_keep_what_was_attended_to() -> None:
     assert sorted(store.positions[0, 0][store.positions[0, 0] < 9]) == [0, 1, 8]
 
 
+def test_a_token_inherits_nothing_from_the_one_it_overwrites() -> None:
+    seen = []
+
+    def loudest(positions: np.ndarray, mass: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        seen.append(mass[0, 0].tolist())
+        return mass.argmax(-1)
+
+    store, entry = EvictingStore(loudest, 6), np.zeros((1, 1, 1, 4))
+    for i in range(8):
+        held = store.append(np.array([i]), (entry, entry))
+        weights = np.zeros((1, 1, 2, held.arrays[0].shape[-2]))
+        weights[..., i % 6] = 0.5  # by both queries that share the head: 1 for the newest
+        store.observe(weights)
+    # Token 6 took the place of token 0, the first of the loudest, and starts from its own 1.
+    assert seen == [[1.0] * 6, [1.0] * 6]
+
+
 def test_bad_budgets_policies_and_feeds_are_refused() -> None:
     with pytest.raises(ValueError, match="Got budget=5, but expected a whole number from 6"):
         EvictingStore(sliding_window, 5)
