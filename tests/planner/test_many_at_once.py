@@ -1,5 +1,7 @@
 """Many candidates at once give what each gives alone, and NumPy's own tools row by row."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -25,8 +27,9 @@ LOAD = {"rate": 6.0, "input_len": Lognormal(900, 0.8, 6000), "output_len": Logno
 SAME = pytest.approx
 
 
-def replicas(model="gpt-oss-120b", calibration=None, engine=None):
-    shape, setting = load_shape(model), Setting(calibration or Shipped(), engine, 0.92, 8000)
+@cache
+def replicas(model="gpt-oss-120b", calibration=None):
+    shape, setting = load_shape(model), Setting(calibration or Shipped(), None, 0.92, 8000)
     found = []
     for candidate in candidates(shape, GPUS):
         try:
@@ -64,7 +67,9 @@ def test_curves_of_many_are_the_curves_of_each():
     mixes = [(load if place % 3 else other).mix for place in range(len(ones))]
     peaks = [float(place % 2) for place in range(len(ones))]
     curves = load_curves(ones, mixes, peaks)
-    for row, (one, mix, peak) in enumerate(zip(ones, mixes, peaks, strict=True)):
+    # Every fifth alone: of both kinds of step times, mixes and peaks.
+    for row in range(0, len(ones), 5):
+        one, mix, peak = ones[row], mixes[row], peaks[row]
         alone, own = load_curve(one, mix, peak), curves.row(row)
         assert own.top_by == alone.top_by
         for name in ARRAYS:
@@ -75,7 +80,7 @@ def test_curves_of_many_are_the_curves_of_each():
 
 @pytest.mark.parametrize("load", [LOAD, {**LOAD, "rate": None, "concurrency": 64}])
 def test_sizes_of_many_are_the_sizes_of_each(load):
-    asked, slo = demand(**load), Slo(ttft_s=0.8, tpot_s=0.03)
+    asked, slo = demand(**load), Slo(ttft_s=0.3, tpot_s=0.01)
     shape = load_shape("gpt-oss-120b")
     cases = [
         Case(one, gpu_price(load_gpu(one.candidate.gpu), 2.0), asked, shape, apart)
@@ -84,7 +89,7 @@ def test_sizes_of_many_are_the_sizes_of_each(load):
     ]
     together = size(cases, slo)
     assert {isinstance(one, Option) for one in together} == {True, False}
-    for case, one in zip(cases, together, strict=True):
+    for case, one in list(zip(cases, together, strict=True))[::5]:
         (alone,) = size([case], slo)
         assert type(one) is type(alone)
         if isinstance(one, Option):
