@@ -48,7 +48,7 @@ REMOTE_FILES = (
         "631a12e08c786ce2d4bdfdc0f67b93234360682cb4b36c93806270ddcfd58412",
         "CAPMODEL_ARGONNE_RUNS",
         "BSD-3-Clause",
-        "end-to-end latency of static batches, eight accelerators, four engines (4,771 rows)",
+        "end-to-end latency of static batches, seven accelerators, six engines (4,771 rows)",
     ),
     RemoteFile(
         "serving",
