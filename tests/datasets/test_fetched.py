@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from capmodel.datasets import fetch_argonne_runs, fetched
 from capmodel.datasets.fetched import REMOTE_FILES, RemoteFile, fetch, fetch_file
 
 CONTENT = b"a,b\n1,2\n"
@@ -131,6 +132,30 @@ def test_argonne_is_pinned_to_the_published_commit() -> None:
     remote = next(f for f in REMOTE_FILES if f.name == "argonne")
     assert "4211f5d4e9bc0145ed541b6d372d5d8223b44235/Plots/All_results.csv" in str(remote.url)
     assert remote.sha256.startswith("631a12e08c786ce2")
+
+
+def test_argonnes_runs_come_from_a_local_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Invented seconds in the columns of the published file.
+    content = (
+        b"Hardware,Num of Hardware,Framework,Model,Input Output Length,Batch Size,"
+        b"Latency,Throughput"
+        b"\nNvidia A100 GPU,1,vLLM,meta-llama/Llama-2-7b-hf,128,1,2.5,102.4"
+        b"\nNvidia A100 GPU,1,vLLM,meta-llama/Llama-2-7b-hf,128,16,3.2,1280\n"
+    )
+    (tmp_path / "All_results.csv").write_bytes(content)
+    own = next(f for f in REMOTE_FILES if f.name == "argonne")
+    monkeypatch.setenv(own.variable, str(tmp_path))
+    with pytest.raises(ValueError, match="argonne is pinned to 631a12e0"):
+        fetch_argonne_runs()
+    pinned = replace(own, sha256=hashlib.sha256(content).hexdigest())
+    monkeypatch.setattr(fetched, "REMOTE_FILES", (pinned,))
+    runs = fetch_argonne_runs()
+    assert runs["batch_size"].tolist() == [1, 16]
+    assert runs["output_len"].tolist() == [128, 128]
+    # The step of one output token out of 128, the prompt's share named as prefill beside it.
+    assert (runs["step_time_s"] * 128).round(6).tolist() == [2.5, 3.2]
 
 
 def test_traces_beside_the_checkout_are_the_pinned_ones(
