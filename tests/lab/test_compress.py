@@ -10,7 +10,7 @@ from capmodel.lab.breaking import breaking_points
 from capmodel.lab.compress import Exam, Outcome, _change, evictions, full_cache, measure, treatments
 from capmodel.lab.entropy import code_cache, held_entries
 from capmodel.lab.evict import POLICIES
-from capmodel.lab.language_model import load_language_model
+from capmodel.lab.language_model import load_language_model, token_losses
 from capmodel.lab.steps import decode_steps
 from capmodel.plots.lab import draw_held, draw_perplexity, draw_retrieval, draw_work
 from capmodel.plots.style import figure
@@ -52,6 +52,17 @@ def test_shares_by_hand(outcomes: dict[str, Outcome]) -> None:
         "sliding window, 16 tokens": 0.0625,
         "heavy hitters, 128 tokens": 0.5,
     }
+
+
+def test_perplexity_is_that_of_the_second_half_of_each_window(
+    outcomes: dict[str, Outcome],
+) -> None:
+    model = load_language_model()
+    windows = model.windows(8)
+    losses = token_losses(model.decoder.forward(windows[:, :-1]), windows[:, 1:])
+    second = losses[:, model.context // 2 :]
+    assert second.shape == (8, 128)
+    assert outcomes["float32"].perplexity == pytest.approx(np.exp(second.mean()), rel=1e-5)
 
 
 def test_sixteen_and_eight_bits_cost_next_to_nothing(outcomes: dict[str, Outcome]) -> None:
