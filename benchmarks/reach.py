@@ -59,8 +59,9 @@ def _print(
         batch, context = (own[name].to_numpy(float) for name in LIMITS)
         reach, level = reaches[pair], tuple(map(str, pair))
         bands = intervals.bands(level, "regressor", None, reach)
-        still = Bands((), bands.new_model, bands.new_model, None, reach)
-        beyond[own.index] = reach.doublings(batch, context)
+        everything = Reach((0.0, np.inf), (0.0, np.inf))
+        still = Bands((), bands.new_model, (), None, everything)
+        beyond[own.index] = sum(reach.doublings(batch, context))
         for into, tried in ((flat, still), (wide, bands)):
             found = tried.factors(COVERAGE, batch, context)
             assert found is not None

@@ -2,8 +2,8 @@
 
 Within the batches and contexts measured of its own deployment a step takes the bounds of rows
 held out at random. Beyond them, on an engine and GPU with rows there, it takes those of models
-never seen. Beyond all rows of its engine and GPU they widen towards those of GPUs never seen:
-`benchmarks/reach.py` prints how much per doubling covers.
+never seen. Beyond all rows of its engine and GPU these stretch with every doubling:
+`benchmarks/reach.py` prints what covers.
 """
 
 import math
@@ -16,9 +16,9 @@ Array = npt.NDArray[np.float64]
 # (coverage, low, high) by rising coverage; low, high: log of measured over predicted.
 Bounds = tuple[tuple[float, float, float], ...]
 
-# Doublings of batch and context together beyond all rows after which a step is as new as a GPU.
-AS_NEW_AS_A_GPU = 3.0
-# The next wider bounds where no held-out rows tell them, as a multiple.
+# How much bounds stretch with each doubling beyond all rows, of batch and of context.
+PER_BATCH, PER_CONTEXT = 1.0, 0.5
+# Bounds of new models where no held-out rows tell them, as a multiple of those of known ones.
 UNTOLD = 2.5
 TOLERANCE = 1.01
 
@@ -30,9 +30,9 @@ class Reach:
     batch_range: tuple[float, float]
     context_range: tuple[float, float]
 
-    def doublings(self, batch: Array, context_len: Array) -> Array:
-        """How often batch or context must double, or halve, to come within, (n,); 0 inside."""
-        return _beyond(batch, *self.batch_range) + _beyond(context_len, *self.context_range)
+    def doublings(self, batch: Array, context_len: Array) -> tuple[Array, Array]:
+        """How often batch and context must double, or halve, to come within, (n,) each."""
+        return _beyond(batch, *self.batch_range), _beyond(context_len, *self.context_range)
 
     def left(self, batch: Array, context_len: Array) -> tuple[str, ...]:
         """Which ranges steps leave, in words."""
@@ -80,17 +80,18 @@ class Bands:
         within = self._within()
         if not within:
             return None
-        near = np.array(_at(within, coverage))
+        near, stretch = np.array(_at(within, coverage)), np.ones(np.shape(batch))
         if self.all_rows is None:
-            return _spread(near, near, np.zeros(np.shape(batch)))
+            return _stretched(near, stretch)
         beyond = np.array(_at(self.new_model, coverage)) if self.new_model else UNTOLD * near
-        beyond = _wider(near, beyond)
-        far = np.array(_at(self.new_gpu, coverage)) if self.new_gpu else UNTOLD * beyond
-        share = self.all_rows.doublings(batch, context_len) / AS_NEW_AS_A_GPU
-        low, high = _spread(beyond, _wider(beyond, far), share)
+        more, longer = self.all_rows.doublings(batch, context_len)
+        low, high = _stretched(
+            _wider(near, beyond), stretch + PER_BATCH * more + PER_CONTEXT * longer
+        )
         if self.own is None:
             return low, high
-        inside = self.own.doublings(batch, context_len) == 0
+        more, longer = self.own.doublings(batch, context_len)
+        inside = more + longer == 0
         return np.where(inside, np.exp(near[0]), low), np.where(inside, np.exp(near[1]), high)
 
     def _within(self) -> Bounds:
@@ -109,10 +110,8 @@ def _wider(one: Array, other: Array) -> Array:
     return np.array([min(one[0], other[0]), max(one[1], other[1])])
 
 
-def _spread(near: Array, far: Array, share: Array) -> tuple[Array, Array]:
-    """Factors that lie at `share` of the way from near to far, or beyond it, (n,) each."""
-    low, high = (near[end] + share * (far[end] - near[end]) for end in (0, 1))
-    return np.exp(low), np.exp(high)
+def _stretched(bounds: Array, stretch: Array) -> tuple[Array, Array]:
+    return np.exp(stretch * bounds[0]), np.exp(stretch * bounds[1])
 
 
 def _beyond(values: Array, low: float, high: float) -> Array:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import capmodel as cm
-from capmodel.bands import AS_NEW_AS_A_GPU, Bands, Reach
+from capmodel.bands import PER_BATCH, PER_CONTEXT, Bands, Reach
 from capmodel.calibration import Calibration
 from capmodel.coverage import Coverage, coverage_of, joined
 from capmodel.datasets import make_runs
@@ -35,22 +35,24 @@ def test_known_steps_are_narrow_and_others_as_new_models() -> None:
     assert width(replace(BANDS, own=None, all_rows=None), 8, 2048) == pytest.approx(0.45)
 
 
-@pytest.mark.parametrize("step", [(128, 2048), (8, 64), (0.5, 2048), (8, 16384)])
-def test_each_doubling_beyond_all_rows_widens_alike(step: tuple[float, float]) -> None:
-    assert width(BANDS, *step) == pytest.approx(0.18 + (0.45 - 0.18) / AS_NEW_AS_A_GPU)
-
-
-def test_doublings_of_batch_and_context_add_up_and_never_end() -> None:
-    assert width(BANDS, 64 * 8, 2048) == pytest.approx(0.45)
-    assert width(BANDS, 64 * 2, 8192 * 4) == pytest.approx(0.45)
-    assert width(BANDS, 64 * 64, 2048) == pytest.approx(0.18 + 2 * (0.45 - 0.18))
+@pytest.mark.parametrize(
+    ("step", "stretch"),
+    [
+        ((128, 2048), 1 + PER_BATCH),
+        ((0.5, 2048), 1 + PER_BATCH),
+        ((8, 16384), 1 + PER_CONTEXT),
+        ((8, 64), 1 + PER_CONTEXT),
+        ((512, 8 * 16384), 1 + 3 * PER_BATCH + 4 * PER_CONTEXT),
+    ],
+)
+def test_doublings_beyond_all_rows_add_up(step: tuple[float, float], stretch: float) -> None:
+    assert width(BANDS, *step) == pytest.approx(0.18 * stretch)
 
 
 def test_what_no_held_out_rows_tell_is_no_narrower() -> None:
-    untold = replace(BANDS, new_model=(), new_gpu=())
+    untold = replace(BANDS, new_model=())
     assert width(untold, 8, 2048) == pytest.approx(0.09)
-    assert width(untold, 16, 2048) > 0.18
-    assert width(untold, 512, 2048) > width(untold, 128, 2048) > width(untold, 16, 2048)
+    assert width(untold, 512, 2048) > width(untold, 128, 2048) > width(untold, 16, 2048) > 0.18
     lucky = replace(BANDS, new_model=tuple((level, 0.0, 0.0) for level in (0.5, 0.9)))
     assert width(lucky, 16, 2048) == pytest.approx(0.09)
     assert Bands((), (), (), OWN, ROWS).factors(0.9, np.ones(1), np.ones(1)) is None
