@@ -129,7 +129,9 @@ def test_the_same_seed_gives_the_same_exam() -> None:
 
 
 def _outcome(policy: str | None, budget: int | None, low: float, retrieval: float) -> Outcome:
-    return Outcome("evicted", "", 0.5, 20.0, low, low, low, retrieval, 0, policy, budget)
+    return Outcome(
+        "evicted", "", 0.5, 20.0, low + 0.05, low, low + 0.1, retrieval, 0, policy, budget
+    )
 
 
 def test_where_it_breaks() -> None:

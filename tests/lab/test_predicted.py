@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from capmodel.lab import predicted
 from capmodel.lab.entropy import as_bf16_words
 from capmodel.lab.language_model import load_language_model
 from capmodel.lab.predicted import as_bf16, code_bits, code_given_twin
@@ -39,3 +40,14 @@ def test_a_better_twin_codes_shorter() -> None:
     assert fine.ratio == pytest.approx(16 / fine.bits)
     with pytest.raises(ValueError, match="Got rows=1"):
         code_given_twin(model, "int8", 1)
+
+
+def test_spreads_come_from_rows_that_are_not_coded(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Guesses of 0, off by 1 in the first half of the rows and by 4 in the second, which is coded.
+    true = np.repeat(np.float32([1, 4]), 2)[:, None, None, None] * np.ones((4, 2, 3, 5), np.float32)
+    entries = iter([np.zeros_like(true), true])
+    monkeypatch.setattr(predicted, "held_entries", lambda model, rows: next(entries))
+    found = predicted.code_given_twin(load_language_model(), "int8", 4)
+    spread = np.full((1, 2, 1, 5), 1 / np.log(4))
+    expected = code_bits(true[2:], np.zeros_like(true[2:]), spread).mean()
+    assert found.bits == pytest.approx(expected)
