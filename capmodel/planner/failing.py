@@ -1,5 +1,6 @@
 """No fleet does it: which comes closest, and what blocks it."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -76,7 +77,8 @@ def _excess(run: Verified, slo: Slo) -> float:
     return max((value / limit for value, limit in promised if limit is not None), default=0.0)
 
 
-def _missing(rejection: Rejection) -> tuple[bool, float]:
-    """Nearest to fitting first: the memory of its GPUs together, the largest."""
+def _missing(rejection: Rejection) -> tuple[bool, float, float]:
+    """Nearest to fitting first: the least missing, then the largest memory of all its GPUs."""
+    lacking = math.inf if rejection.lacking_bytes is None else rejection.lacking_bytes
     candidate: Candidate = rejection.candidate
-    return (rejection.stage != "memory", -candidate.gpu.memory_bytes * candidate.tp)
+    return (rejection.stage != "memory", lacking, -candidate.gpu.memory_bytes * candidate.tp)

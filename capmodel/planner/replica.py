@@ -121,12 +121,16 @@ class Replica:
 class DoesNotFit(ValueError):
     """Why a candidate is set aside before any load: not an error of the user's.
 
-    stage: what it fails at, "tp", "memory" or "step time".
+    stage: what it fails at, "tp", "memory" or "step time". lacking_bytes: of a GPU's memory, where
+    that is known.
     """
 
-    def __init__(self, message: str, stage: str = "memory") -> None:
+    def __init__(
+        self, message: str, stage: str = "memory", lacking_bytes: float | None = None
+    ) -> None:
         super().__init__(message)
         self.stage = stage
+        self.lacking_bytes = lacking_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,8 @@ def replica_of(shape: ModelShape, candidate: Candidate, setting: Setting) -> Rep
         raise DoesNotFit(
             f"weights: {budget.weights_bytes / 1e9:.1f} GB per GPU and "
             f"{budget.reserve_bytes / 1e9:.1f} GB reserve, "
-            f"{budget.shortfall_bytes / 1e9:.1f} GB too much"
+            f"{budget.shortfall_bytes / 1e9:.1f} GB too much",
+            lacking_bytes=budget.shortfall_bytes,
         )
     limits = default_limits(candidate.gpu)
     cost = _cost(shape, candidate, setting.engine, limits.max_num_batched_tokens)
@@ -160,7 +165,8 @@ def replica_of(shape: ModelShape, candidate: Candidate, setting: Setting) -> Rep
         raise DoesNotFit(
             f"cache: the longest request ({setting.longest_request:,} tokens) needs "
             f"{longest * cost.block_bytes / 1e9:.1f} GB per GPU, "
-            f"{budget.cache_bytes / 1e9:.1f} GB are left"
+            f"{budget.cache_bytes / 1e9:.1f} GB are left",
+            lacking_bytes=longest * cost.block_bytes - budget.cache_bytes,
         )
     step_time = step_time_of(shape, candidate, setting)
     if isinstance(step_time, StepTime):

@@ -98,5 +98,6 @@ def headline(option: Option, verified: Verified | None) -> str:
     )
     if verified is not None:
         text += f", TTFT p95 {format_seconds(verified.ttft_s)}"
-        text += f", TPOT p95 {format_seconds(verified.tpot_s)}"
+        if verified.tpot_s > 0:  # answers of one token have none
+            text += f", TPOT p95 {format_seconds(verified.tpot_s)}"
     return text

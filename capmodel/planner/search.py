@@ -22,7 +22,8 @@ _LARGER = (1.0, 1.25, 1.5, 2.0, 3.0)
 class Rejection:
     """A candidate set aside. stage: "tp", "memory", "step time", "price", "slo" or "simulation".
 
-    capacity: what it reaches under hardly any load, where the SLO is what stops it.
+    capacity: what it reaches under hardly any load, where the SLO is what stops it. lacking_bytes:
+    of each GPU's memory, where that is known.
     """
 
     candidate: Candidate
@@ -30,6 +31,7 @@ class Rejection:
     reason: str
     replica: Replica | None = None
     capacity: Capacity | None = None
+    lacking_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,8 @@ def search(
         try:
             replica = replica_of(shape, candidate, setting)
         except DoesNotFit as error:
-            rejections[-1] = Rejection(candidate, error.stage, str(error))
+            lacking = error.lacking_bytes
+            rejections[-1] = Rejection(candidate, error.stage, str(error), lacking_bytes=lacking)
             continue
         cases.append(Case(replica, cost, demand, shape))
         places.append(len(rejections) - 1)

@@ -89,3 +89,13 @@ def test_a_sensitivity_that_cannot_be_says_why():
     assert f"x {tight.chosen.replica.high_factor:.3f}" in left_out["reason"]
     assert "TPOT p95" in left_out["reason"]
     assert "promised" in left_out["reason"]
+
+
+def test_of_what_does_not_fit_the_closest_is_the_one_that_lacks_least():
+    with pytest.raises(InfeasiblePlan) as error:
+        cm.plan("llama-3-70b", ["l4", "a10"], tp=[1, 2], simulate=False, **LOAD)
+    plan = error.value.plan
+    lacking = [one.lacking_bytes for one in plan.rejections if one.lacking_bytes is not None]
+    assert plan.closest.lacking_bytes == min(lacking)
+    assert plan.closest.candidate.weight_dtype == "int4"
+    assert plan.closest.candidate.tp == 2
