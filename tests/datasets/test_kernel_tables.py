@@ -130,6 +130,20 @@ def test_a_step_is_the_sum_of_its_kernels(tables: KernelTables) -> None:
     np.testing.assert_allclose(found, gemm[:, None] + attention, rtol=1e-9)
 
 
+def test_two_gpus_take_half_of_every_matrix_and_two_all_reduces_a_layer(
+    tables: KernelTables,
+) -> None:
+    # Twice the heads, width and vocabulary on two GPUs are the kernels of the step above on each.
+    one = shape_from_columns(2, 1024, 8, 2, 128, 2048, 32_000)
+    two = shape_from_columns(2, 1024, 16, 4, 128, 4096, 64_000)
+    alone, split = (
+        sum(part.seconds for part in step_parts(shape, tables, "bf16", "bf16", tp))
+        for shape, tp in ((one, 1), (two, 2))
+    )
+    reduces = 2 * 2 * 1e-8 * np.sqrt(BATCHES * 1024.0)  # 1e-5 ms * sqrt(elements) each
+    np.testing.assert_allclose(split, alone + reduces[:, None], rtol=1e-9)
+
+
 def test_a_wide_head_is_cut_into_measured_slices(tables: KernelTables) -> None:
     # 128,256 columns are two slices of 64,128; the law is linear in n, so the sum is unchanged.
     shape = shape_from_columns(1, 1024, 8, 2, 128, 2048, 128_256)
