@@ -93,9 +93,9 @@ def test_a_sensitivity_that_cannot_be_says_why():
 
 def test_of_what_does_not_fit_the_closest_is_the_one_that_lacks_least():
     with pytest.raises(InfeasiblePlan) as error:
-        cm.plan("llama-3-70b", ["l4", "a10"], tp=[1, 2], simulate=False, **LOAD)
+        cm.plan("llama-3-70b", ["l4", "t4"], tp=1, simulate=False, **LOAD)
     plan = error.value.plan
     lacking = [one.lacking_bytes for one in plan.rejections if one.lacking_bytes is not None]
     assert plan.closest.lacking_bytes == min(lacking)
     assert plan.closest.candidate.weight_dtype == "int4"
-    assert plan.closest.candidate.tp == 2
+    assert plan.closest.candidate.gpu.name == "l4"
