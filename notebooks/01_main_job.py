@@ -95,7 +95,8 @@ card = cross_validate(used, splits=splits, estimators=estimators, seed=seed)
 made = list(card.table["split"].unique())
 errors = card.table.pivot(index="estimator", columns="split", values="mape")
 display(errors.loc[estimators, made].round(3))
-print("noise floor (repeats of one configuration):", card.noise_floor_mape)
+noise = card.noise_floor_mape
+print("noise floor (repeats of one configuration):", "none" if noise is None else f"{noise:.1%}")
 for split, reason in card.absent.items():
     print(f"no {split} split: {reason}")
 
@@ -129,7 +130,8 @@ with figure(6.7, 3.0) as fig:
 
 # %%
 calibration = cm.fit(used, name="notebook", grade_card=card)
-found = calibration.summary
+found = calibration.summary.copy()
+found["mape"] = found["mape"].round(3)
 four = found.pivot(index=["engine", "gpu", "rows", "mape"], columns="coefficient", values="value")
 four = four[["c_step", "c_w", "c_kv", "c_f"]].assign(c_step=1e6 * four["c_step"])
 four.rename(columns={"c_step": "c_step [us]"}).round(3)

@@ -180,7 +180,8 @@ candidates = {
     "as the package chooses": Corrected,
 }
 if not steady(used).all():
-    del candidates["curves of kernels"]  # prompts inside: a step is more than its kernels
+    del candidates["curves of kernels"]
+    print("no curves of kernels: prompts are inside these steps, which are then more than kernels")
 tried = pd.DataFrame({name: held_out(make) for name, make in candidates.items()}).T
 tried.round(4)
 

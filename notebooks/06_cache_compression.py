@@ -51,7 +51,8 @@ from capmodel.plots.style import figure, to_svg
 
 # %%
 model = load_language_model()
-pd.Series(asdict(model_card(model)))
+card = asdict(model_card(model))
+pd.Series({name: f"{v:,.4g}" if isinstance(v, float) else str(v) for name, v in card.items()})
 
 # %%
 print(model.complete("And it came to pass in those days, that", 50))
@@ -111,7 +112,8 @@ with figure(7.2, 3.4) as fig:
 # where a word comes again its bytes come again, and zstd on the bytes as they lie finds them.
 
 # %%
-pd.DataFrame(codings).set_index("dtype").round(2)
+coded = pd.DataFrame(codings).set_index("dtype").round(2)
+coded.assign(plane_bits=[", ".join(f"{bits:.2f}" for bits in row) for row in coded["plane_bits"]])
 
 # %% [markdown]
 # Published lossless ratios of up to about 4 come from somewhere else: a cheaper model runs beside,
@@ -119,4 +121,5 @@ pd.DataFrame(codings).set_index("dtype").round(2)
 # twin with rounded weights, and the length is that of an ideal coder.
 
 # %%
-pd.DataFrame([code_given_twin(model, twin, text_rows) for twin in ("e4m3", "int8", "int4")])
+twins = ("e4m3", "int8", "int4")
+pd.DataFrame([code_given_twin(model, twin, text_rows) for twin in twins]).round(2)
