@@ -4,6 +4,7 @@ They are steady-state estimates. Where the plan was simulated they are held to w
 that the plan's own row is the plan: see `HeldTo`.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +17,7 @@ from capmodel.planner.demand import Demand, changed
 from capmodel.planner.held import HeldTo, held_to
 from capmodel.planner.pool import pool_batch
 from capmodel.planner.replica import DoesNotFit, Setting, replica_of
-from capmodel.planner.sizing import Capacity, Case, Option, fleet_operation, size
+from capmodel.planner.sizing import Capacity, Case, Operation, Option, fleet_operation, size
 from capmodel.planner.verify import Verified, run_fleet
 from capmodel.shapes import ModelShape
 from capmodel.workload import Slo
@@ -97,7 +98,7 @@ def resized(planned: Planned, changes: Sequence[Change]) -> list[WhatIf]:
         outcome, held = next(outcomes), change.held or planned.held
         fits = pool_batch(case.replica, case.demand.mix, 0.0)
         if isinstance(outcome, Option):
-            found.append(_sized(change, outcome, case.demand, held, fits))
+            found.append(_sized(change, outcome, case.demand, held, fits, planned.slo))
         else:
             found.append(_unsized(change, outcome, held, fits))
     return found
@@ -121,22 +122,41 @@ def _case(planned: Planned, change: Change) -> Case | WhatIf:
     return Case(replica, price, load, shape, split is not None, split)
 
 
-def _sized(change: Change, option: Option, load: Demand, held: HeldTo, fits: float) -> WhatIf:
-    count = held.whole(option.share_of_capacity(load))
-    now = fleet_operation(option.curve, load, count)
-    if now is None:  # below what the estimate can sustain
-        count, now = option.replicas, option.estimate
+def _sized(
+    change: Change, option: Option, load: Demand, held: HeldTo, fits: float, slo: Slo
+) -> WhatIf:
+    count, now = _fleet(option, load, held, slo)
     gpus = count * option.replica.candidate.tp
+    ttft, tpot = held.ttft * now.ttft_p95_s, held.tpot * now.tpot_p95_s
+    missed = " and ".join(name.upper() for name in slo.missed(ttft, tpot))
+    notes = (change.note, f"{missed} is missed however many" if missed else "")
     return WhatIf(
         change.name,
-        change.note,
+        "; ".join(note for note in notes if note),
         count,
         gpus,
         gpus * option.price.estimate,
         fits,
-        held.ttft * now.ttft_p95_s,
-        held.tpot * now.tpot_p95_s,
+        ttft,
+        tpot,
     )
+
+
+def _fleet(option: Option, load: Demand, held: HeldTo, slo: Slo) -> tuple[int, Operation]:
+    """The smallest that keeps the promises by what the simulation found, from the estimate up.
+
+    The first where none does: a promise that hardly any load misses.
+    """
+    first = held.whole(option.share_of_capacity(load))
+    found, count = None, first
+    while count <= 2 * first + 2:
+        now = fleet_operation(option.curve, load, count)
+        if now is not None:  # else below what the estimate can sustain
+            found = found or (count, now)
+            if not slo.missed(held.ttft * now.ttft_p95_s, held.tpot * now.tpot_p95_s):
+                return count, now
+        count = max(count + 1, math.ceil(1.05 * count))
+    return found or (option.replicas, option.estimate)
 
 
 def _unsized(change: Change, capacity: Capacity, held: HeldTo, fits: float) -> WhatIf:

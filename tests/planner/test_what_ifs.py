@@ -45,6 +45,14 @@ def test_the_row_as_planned_is_the_plan(plan):
     assert row.tpot_p95_s == pytest.approx(latency["tpot_p95_s"]["estimate"])
 
 
+def test_a_row_of_a_fleet_keeps_the_promises_or_says_which_it_misses(plan):
+    """Also where only the simulation of another GPU showed that the estimate was too small."""
+    for row in plan.what_ifs:
+        if row.n_gpus is not None:
+            missed = plan.slo.missed(row.ttft_p95_s, row.tpot_p95_s)
+            assert bool(missed) == ("missed" in row.note), row
+
+
 def test_sensitivities_start_from_the_plans_cost(plan):
     cost, price = plan.chosen.dollars_per_hour, plan.chosen.price
     for row in plan.sensitivities:
