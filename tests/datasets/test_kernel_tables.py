@@ -1,5 +1,6 @@
 """Looking kernel times up and putting a step together, on tables small enough to add by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from capmodel.datasets.kernel_tables import (
     checked_folder,
     read_tables,
 )
+from capmodel.datasets.silicon_build import Deployment, _steps
 from capmodel.datasets.silicon_steps import step_parts
 from capmodel.shapes import shape_from_columns
 
@@ -155,3 +157,27 @@ def test_unmeasured_heads_make_the_step_unmeasured(tables: KernelTables) -> None
     shape = shape_from_columns(1, 1024, 8, 4, 128, 2048, 32_000)
     parts = step_parts(shape, tables, "bf16", "bf16", tp=1)
     assert any(np.isnan(part.seconds).all() for part in parts)
+
+
+def test_steps_that_a_cache_served_are_left_out(tables: KernelTables) -> None:
+    """Attention timed four times faster: less than memory allows, more of it in longer steps."""
+    quick = replace(
+        tables,
+        attention={key: t / 4 for key, t in tables.attention.items()},
+        gemm={key: (n, k, t - np.log(30)) for key, (n, k, t) in tables.gemm.items()},
+    )
+    shape = shape_from_columns(2, 1024, 8, 2, 128, 2048, 32_000)
+    steps = _steps(Deployment("two layers", shape, "bf16", "bf16", 1), quick)
+    assert steps is not None
+    tokens = np.outer(BATCHES, CONTEXTS)
+    matrices = sum(part.seconds for part in step_parts(shape, quick, "bf16", "bf16", 1)) - (
+        2 * 0.25e-9 * tokens
+    )
+    # 2 KV heads of 128, K and V in 16 bits: 1,024 bytes a token and layer at 3.35 TB/s.
+    hidden = 2 * (1024 / 3.35e12 - 0.25e-9) * tokens
+    share = hidden / (matrices + 2 * 0.25e-9 * tokens)
+    fits = tokens <= 2**24  # 34 GB of cache beside 0.2 GB of weights
+    assert (share[fits] > 0.02).sum() > 5
+    np.testing.assert_array_equal(np.isfinite(steps.seconds)[fits], share[fits] <= 0.02)
+    # 275 GB of cache are more than the GPU has.
+    assert np.isnan(steps.seconds[-1, -1])

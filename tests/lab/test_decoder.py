@@ -118,6 +118,8 @@ def test_steps_grow_only_without_the_cache_and_windows_stop_growing() -> None:
         assert [s["tokens_computed"] for s in uncached] == list(range(1, 13))
         assert cached[-1]["cumulative_flop"] == sum(s["flop"] for s in cached)
         assert all(s["cache_bytes"] == 0 == s["bytes_read"] for s in uncached)
+        # A step reads what it leaves behind: every token held, of a window the window.
+        assert [s["bytes_read"] for s in cached] == [s["cache_bytes"] for s in cached]
         growth = np.diff([s["cache_bytes"] for s in cached])
         halved = kind in ("sliding", "sinks")  # one of two layers is windowed
         assert growth[-1] == data["bytes_per_token"] / (2 if halved else 1)
