@@ -94,8 +94,8 @@ def test_gaps_are_listed() -> None:
 
 def test_what_binds_small_and_large_batches() -> None:
     # One sequence of 128 tokens reads weights; 512 of 128 compute (FLOP/byte 512 > ridge 295);
-    # 64 of 8,192 tokens hold 68.7 GB of cache, four times the weights. 512 of 512 compute for 7.9 ms,
-    # longer than reading weights (4.5), not longer than reading all (10.3 more of cache).
+    # 64 of 8,192 tokens hold 68.7 GB of cache, four times the weights. 512 of 512 compute for
+    # 7.9 ms, longer than reading weights (4.5), not longer than reading all (10.3 more of cache).
     runs = pd.concat(
         [
             a_series([1], [0.01], context_len=128),
