@@ -15,14 +15,16 @@ def shared_data() -> Path:
     return SHARED_DATA
 
 
-# Files whose fixtures are fits that take longer than their tests: one worker makes them once.
-_TOGETHER = ("test_adaptation.py", "test_prediction.py", "test_mainjob.py")
+# A file's tests run on one worker, which makes its fixtures, often fits, once. These files take
+# longest and begin first, so that nobody waits for one of them in the end.
+_FIRST = (
+    "test_wheel.py", "test_stories.py", "test_service_browser.py", "test_adaptation.py",
+    "test_docs.py", "test_batches.py", "test_evaluation.py", "test_mainjob.py",
+    "test_prediction.py",
+)  # fmt: skip
 
 
-@pytest.hookimpl(tryfirst=True)  # before the workers read the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test begins first, so that nobody waits for it in the end."""
-    for item in items:
-        if item.path.name in _TOGETHER:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items.sort(key=lambda item: item.path.name != "test_wheel.py")
+    """The longest files first, the rest as they come."""
+    place = {name: number for number, name in enumerate(_FIRST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
