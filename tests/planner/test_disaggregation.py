@@ -41,6 +41,11 @@ def plan():
     return made(disaggregate=True)
 
 
+@pytest.fixture(scope="module")
+def together():
+    return made()
+
+
 def replica(gpu="a100-80gb", tp=1):
     setting = Setting(NameplateCalibration(), longest_request=16_900)
     return replica_of(
@@ -48,8 +53,7 @@ def replica(gpu="a100-80gb", tp=1):
     )
 
 
-def test_divided_fleets_are_proposed_only_where_asked_for(plan):
-    together = made()
+def test_divided_fleets_are_proposed_only_where_asked_for(plan, together):
     assert all(one.split is None for one in together.options)
     assert any(one.split is not None for one in plan.options)
     assert plan.chosen.split is not None, "the case must be one for it"
@@ -57,7 +61,7 @@ def test_divided_fleets_are_proposed_only_where_asked_for(plan):
     assert plan.verified[1].holds
 
 
-def test_the_counts_stand_wherever_the_fleet_does(plan):
+def test_the_counts_stand_wherever_the_fleet_does(plan, together):
     document = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
     best = document["recommendation"]
     assert best["prefill_replicas"] + best["decode_replicas"] == best["replicas"]
@@ -71,17 +75,17 @@ def test_the_counts_stand_wherever_the_fleet_does(plan):
                 assert row["prefill_replicas"] + row["decode_replicas"] == row["replicas"]
     assert any("cache sent" in line["what"] for line in document["assumptions"])
     assert any("Divided" in line for line in document["not_modelled"])
-    assert not any("Divided" in line for line in made().to_dict()["not_modelled"])
+    assert not any("Divided" in line for line in together.to_dict()["not_modelled"])
 
 
-def test_replicas_for_prompts_have_a_limit_of_their_own(plan):
+def test_replicas_for_prompts_have_a_limit_of_their_own(plan, together):
     """As many prompts as fill a step of theirs: far fewer than sequences that decode."""
     clients, replica = plan.clients, plan.chosen.replica
     short = np.percentile(plan.demand.mix.prompt, 5)
     fill = replica.limits.max_num_batched_tokens / short
     assert fill <= clients.prompts_max_num_seqs <= fill + 2
     assert plan.to_dict()["clients"]["prompts_max_num_seqs"] == clients.prompts_max_num_seqs
-    assert made().clients.prompts_max_num_seqs is None
+    assert together.clients.prompts_max_num_seqs is None
 
 
 def test_the_row_as_planned_is_the_divided_plan(plan):
