@@ -34,6 +34,7 @@ from capmodel.gpus import Gpu, load_gpu
 from capmodel.identifiability import unsure_of
 from capmodel.intervals import Intervals, intervals_from, with_few_rows
 from capmodel.roofline import RooflineRegressor
+from capmodel.runs import runs_table
 from capmodel.shapes import ModelLike, load_shape
 from capmodel.steptime import StepTime, build_step_time
 from capmodel.suggestion import feasible_steps, suggest
@@ -103,7 +104,7 @@ class Calibration:
         """Step time of each row of a runs table [s], (rows,)."""
         from capmodel.features import FEATURES, add_features
 
-        featured = runs if set(FEATURES) <= set(runs.columns) else add_features(runs)
+        featured = runs if set(FEATURES) <= set(runs_table(runs).columns) else add_features(runs)
         return self._by_method(method).predict(featured)
 
     def interval_factors(
@@ -111,6 +112,7 @@ class Calibration:
     ) -> tuple[Array, Array]:
         """(low, high) factors on `predict` at that coverage, each (rows,); NaN where unknown."""
         self._by_method(method)
+        runs = runs_table(runs)
         low, high = np.full(len(runs), np.nan), np.full(len(runs), np.nan)
         names = ["engine", "gpu", "model", "weight_dtype", "kv_dtype", "tp"]
         labels = runs.assign(tp=runs.get("tp", 1))[names].astype(str)

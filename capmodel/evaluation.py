@@ -16,6 +16,7 @@ from capmodel.engines import known_engine
 from capmodel.estimators import ESTIMATORS
 from capmodel.features import FEATURES
 from capmodel.quality import noise_floor_mape, screen_runs, split_aside
+from capmodel.runs import runs_table
 from capmodel.splits import SPLITS, Rows, split_named, split_runs, why_absent
 
 Array = npt.NDArray[np.float64]
@@ -231,7 +232,7 @@ def grade_calibration(rows: pd.DataFrame, calibration: Predictor) -> GradeCard:
 
 def used_rows(runs: pd.DataFrame) -> pd.DataFrame:
     """The rows of a checked runs table that no check sets aside, with their features."""
-    if set(FEATURES) <= set(runs.columns):
+    if set(FEATURES) <= set(runs_table(runs).columns):
         used, aside = split_aside(runs)
     else:
         screened = screen_runs(runs)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
 from capmodel.gpus import Gpu, load_gpu
-from capmodel.runs import GPU_COLUMNS, PREFILL_INSIDE, SHAPE_COLUMNS
+from capmodel.runs import GPU_COLUMNS, PREFILL_INSIDE, SHAPE_COLUMNS, runs_table
 from capmodel.shapes import ModelShape, load_shape, shape_from_columns
 from capmodel.traffic import Growth, StepTraffic, step_traffic
 
@@ -63,7 +63,7 @@ def add_features(runs: pd.DataFrame) -> pd.DataFrame:
     gpu, weight_dtype, kv_dtype, batch_size and context_len. Raises ValueError naming a model or
     GPU that is in no catalogue and comes without shape or GPU columns.
     """
-    keys = _deployment_keys(runs)
+    keys = _deployment_keys(runs_table(runs))
     codes, first = _row_codes(runs, keys)
     traffic, gpus, peaks = _deployments(runs, keys, first)
     added = _evaluate(runs, codes, traffic, gpus, peaks)
@@ -84,7 +84,7 @@ class Deployment:
 
 def deployments(runs: pd.DataFrame) -> tuple[list[Deployment], npt.NDArray[np.intp]]:
     """The distinct deployments of `runs`, and which of them each row is of, (rows,)."""
-    keys = _deployment_keys(runs)
+    keys = _deployment_keys(runs_table(runs))
     codes, first = _row_codes(runs, keys)
     return _distinct(runs, keys, first), codes
 

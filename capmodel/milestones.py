@@ -213,10 +213,9 @@ def _planner() -> Iterator[Milestone]:
     start, worked = time.perf_counter(), time.process_time()
     found = ask()
     seconds, worked = time.perf_counter() - start, time.process_time() - worked
-    # Judged by its own work: what else a busy machine does is no fault of the planner.
     yield _row("planner answers", f"within {PLAN_SECONDS:g} s",
                f"{seconds:.2f} s, {worked:.2f} s of them computing",
-               min(seconds, worked) <= PLAN_SECONDS)  # fmt: skip
+               seconds <= PLAN_SECONDS)  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.pdf"
         found.write_pdf(path)

@@ -6,6 +6,7 @@ a table is reported at once, by row, column, value and reason.
 
 import difflib
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -146,7 +147,7 @@ def validate_runs(runs: pd.DataFrame, where: str = "runs table") -> pd.DataFrame
     Columns outside the schema are kept as they are. Raises RunsError with every problem,
     ValueError for what is no table.
     """
-    instance("runs", runs, pd.DataFrame, "a DataFrame; read_runs makes one of files")
+    runs_table(runs)
     _check_layout(runs, where)
     runs = runs.reset_index(drop=True)
     checked: dict[str, pd.Series] = {}
@@ -170,6 +171,12 @@ def validate_runs(runs: pd.DataFrame, where: str = "runs table") -> pd.DataFrame
 
 
 _NO_PROBLEMS = problem_table([])
+
+
+def runs_table(runs: object) -> pd.DataFrame:
+    """`runs`, a table. Raises ValueError for anything else, as a file's name."""
+    said = "a DataFrame; read_runs makes one of files"
+    return cast(pd.DataFrame, instance("runs", runs, pd.DataFrame, said))
 
 
 def _check_layout(runs: pd.DataFrame, where: str) -> None:

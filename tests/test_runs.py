@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import capmodel as cm
 from capmodel.runs import RUNS, RunsError, validate_runs
 
 GOOD = {
@@ -88,6 +89,6 @@ def test_rows_without_optional_numbers() -> None:
 def test_what_is_no_table_is_refused_by_name(given: object) -> None:
     from capmodel.profile import profile_runs
 
-    for asked in (validate_runs, profile_runs):
+    for asked in (validate_runs, profile_runs, cm.fit, cm.grade, cm.add_features):
         with pytest.raises(ValueError, match=r"Got runs=.*, but expected a DataFrame; read_runs"):
             asked(given)  # type: ignore[operator]
