@@ -218,9 +218,13 @@ def test_what_is_no_plan_is_refused(change, message, tmp_path):
 
 
 def test_equal_plans_give_equal_bytes(tmp_path):
-    for name in ("a.pdf", "b.pdf"):
-        write_plan_pdf(plans.infeasible(), tmp_path / name)
-    assert (tmp_path / "a.pdf").read_bytes() == (tmp_path / "b.pdf").read_bytes()
+    """The page with its figures, the PDF in its parts."""
+    for name in ("a", "b"):
+        write_plan_html(plans.plan(), tmp_path / f"{name}.html")
+        write_plan_pdf(plans.infeasible(), tmp_path / f"{name}.pdf")
+    for kind in ("html", "pdf"):
+        first, second = ((tmp_path / f"{name}.{kind}").read_bytes() for name in ("a", "b"))
+        assert first == second
 
 
 def test_a_word_that_is_not_measured_fits_its_column():
