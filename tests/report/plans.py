@@ -70,8 +70,8 @@ def long_names() -> dict[str, Any]:
 
 
 def forty() -> dict[str, Any]:
-    """Forty alternatives, forty set aside."""
-    made = plan()
+    """Forty alternatives, forty set aside; of its calibration the bare interval."""
+    made = _with_bare_card()
     made["alternatives"] = [
         {
             **made["alternatives"][i % len(made["alternatives"])],
@@ -81,6 +81,14 @@ def forty() -> dict[str, Any]:
         for i in range(40)
     ]
     made["rejected"] = [{**made["rejected"][0], "gpu": f"old-{i}"} for i in range(40)]
+    return made
+
+
+def _with_bare_card() -> dict[str, Any]:
+    """Without the calibration's tables and figures, which `complete` and `long_names` have."""
+    made = plan()
+    kept = ("id", "low_factor", "high_factor", "basis", "name", "sources")
+    made["calibration"] = {key: made["calibration"][key] for key in kept}
     return made
 
 
@@ -138,7 +146,7 @@ _ALWAYS = (
 
 def non_latin() -> dict[str, Any]:
     """Titles and names in scripts the text font lacks, and markup of Typst and HTML."""
-    made = plan()
+    made = _with_bare_card()
     made["model"]["name"] = "通义千问-72b"
     return {
         **made,
