@@ -69,12 +69,9 @@ _UNIT = {"sensitivities": "dollars", "p5": "fits", "p50": "fits", "p95": "fits"}
 )
 def test_every_figure_of_the_plan_stands_in_the_text(make):
     printed = set(FIGURE.findall(" ".join(_pages(make)).replace("\u200b", "")))
-    absent = [
-        (path, text)
-        for path, text in _figures(make(), "", "plan")
-        if not NOT_WRITTEN.search(path) and FIGURE.findall(text)[0] not in printed
-    ]
-    assert absent == []
+    figures = [one for one in _figures(make(), "", "plan") if not NOT_WRITTEN.search(one[0])]
+    assert len(figures) > 200
+    assert [one for one in figures if FIGURE.findall(one[1])[0] not in printed] == []
 
 
 @pytest.mark.parametrize("make", ALL, ids=lambda make: make.__name__)
