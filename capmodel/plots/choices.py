@@ -203,6 +203,9 @@ def draw_tornado(axes: Axes, swings: Sequence[Swing], centre: float, x_label: st
     span = max([*np.abs(lows - centre), *np.abs(highs - centre)], default=0.0) or 1.0
     reach = max(1.45, _reach_of_notes(axes, ordered, centre, span))
     axes.set_xlim(centre - reach * span, centre + reach * span)
+    if centre - reach * span < 0 <= min([*lows, *highs], default=-1.0):
+        # Room for the notes alone: nothing of this kind lies below zero.
+        axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= centre + reach * span])
     axes.grid(axis="y", visible=False)
     axes.xaxis.set_major_formatter(FuncFormatter(plain_number))
     axes.set_xlabel(x_label)

@@ -274,6 +274,17 @@ def test_names_cover_no_mark_and_notes_stay_beside_the_axis():
         assert covered == set()
 
 
+def test_a_tornado_of_costs_names_none_below_zero():
+    with figure() as fig:
+        far, below = (
+            draw_tornado(axes, [Swing("price", low, 150.0, "- 25 %", "+ 25 %")], 52.0, "Cost")
+            for axes, low in zip(fig.subplots(1, 2), (27.0, -20.0), strict=True)
+        )
+    assert far.get_xlim()[0] < 0 <= min(far.get_xticks())
+    assert max(far.get_xticks()) >= 150
+    assert min(below.get_xticks()) < 0
+
+
 def test_notes_of_a_tornado_keep_off_the_names_of_its_bars():
     swings = [
         Swing("an input whose name is longer", 10, 24, "$1.99/GPU-hour", "$5.00/GPU-hour"),
