@@ -136,7 +136,9 @@ def _chosen(plan: Plan, option: Option, fleet: Fleet) -> dict[str, Any]:
         "steps": [asdict(row) for row in plan.steps],
         "crossover": None if plan.crossover is None else asdict(plan.crossover),
         "fits": _fits(plan, option),
-        "calibration": _calibration(plan, replica.candidate, replica.step_time),
+        "calibration": _calibration(
+            plan, replica.candidate, replica.step_time, (replica.low_factor, replica.high_factor)
+        ),
         "assumptions": [asdict(line) for line in assumptions(option, plan.demand, plan.setting)],
     }
 
@@ -155,13 +157,14 @@ def _fits(plan: Plan, option: Option) -> list[dict[str, Any]]:
     ]
 
 
-def _calibration(plan: Plan, candidate: Candidate, step_time: StepTimeLike) -> dict[str, Any]:
-    """What the step times of `candidate` rest on."""
-    low, high = interval_of(step_time)
+def _calibration(
+    plan: Plan, candidate: Candidate, step_time: StepTimeLike, ends: tuple[float, float]
+) -> dict[str, Any]:
+    """What the step times of `candidate` rest on. ends: the factors at the ends of its interval."""
     found = {
         "id": str(getattr(step_time, "calibration_id", "")),
-        "low_factor": low,
-        "high_factor": high,
+        "low_factor": ends[0],
+        "high_factor": ends[1],
     }
     calibration = calibration_for(plan.setting, candidate.gpu.name)
     if calibration is None:
@@ -175,7 +178,8 @@ def _calibration_of_closest(plan: Plan, closest: Rejection) -> dict[str, Any]:
         step_time = step_time_of(plan.shape, closest.candidate, plan.setting)
     except DoesNotFit:
         return {}
-    return {"calibration": _calibration(plan, closest.candidate, step_time)}
+    ends = interval_of(step_time)
+    return {"calibration": _calibration(plan, closest.candidate, step_time, ends)}
 
 
 def ruled_by(operation: Operation) -> str:

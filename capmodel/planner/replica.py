@@ -1,8 +1,10 @@
 """A candidate as a replica: what fits, how many blocks, how long a step takes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
+
+import numpy as np
 
 from capmodel.gpus import Gpu
 from capmodel.kvcache import EngineSettings, RequestCost, request_cost
@@ -242,6 +244,17 @@ def step_time_of(shape: ModelShape, candidate: Candidate, setting: Setting) -> S
     except ValueError as error:
         raise DoesNotFit(f"step time: {error}", "step time") from error
     return found
+
+
+def at_work(replica: Replica, batch: float, held: float) -> Replica:
+    """The replica with the interval of steps of `batch` sequences that hold `held` tokens each."""
+    if not isinstance(replica.step_time, StepTime):
+        return replica
+    found = replica.step_time.intervals(INTERVAL, np.array([batch]), np.array([held]))
+    if found is None:
+        return replica
+    low, high = (float(end[0]) for end in found)
+    return replace(replica, low_factor=low, high_factor=high)
 
 
 def interval_of(step_time: StepTimeLike) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from capmodel.planner.apart import (
 )
 from capmodel.planner.curve import ARRAYS, Array, LoadCurve, LoadCurves, load_curves, stacked
 from capmodel.planner.demand import Demand
-from capmodel.planner.replica import Replica
+from capmodel.planner.replica import Replica, at_work
 from capmodel.planner.rows import interpolated
 from capmodel.shapes import ModelShape
 from capmodel.workload import Slo
@@ -300,42 +300,50 @@ def _sized(
         least = [
             2 if own else one.prompts + one.decode for one, own in zip(splits, given, strict=True)
         ]
-    ends = [
-        curves.scaled(np.array([getattr(one, name) for one in replicas]))
-        for name in ("low_factor", "high_factor")
-    ]
-    low, estimate, high = (capacities(one, slo) for one in (ends[0], curves, ends[1]))
+    estimate = capacities(curves, slo)
     lightest = operations(curves, demands, curves.batch[:, 0])
     estimate = [replace(one, lightest=least) for one, least in zip(estimate, lightest, strict=True)]
     counts = [
         _replicas(one, demand, few)
         for one, demand, few in zip(estimate, demands, least, strict=True)
     ]
-    sized = [row for row, count in enumerate(counts) if count is not None]
+    fleets = {row: count for row, count in enumerate(counts) if count is not None}
     outcomes: list[Option | Capacity] = list(estimate)
-    loads, fleets = [demands[row] for row in sized], [float(counts[row] or 0) for row in sized]
-    at_low, now, at_high = (
-        fleet_operations(one.take(sized), loads, fleets) for one in (ends[0], curves, ends[1])
-    )
-    at_end = operations(ends[1], demands, ends[1].batch[:, -1])
-    for place, row in enumerate(sized):
-        own, count = now[place], counts[row]
-        if own is None or count is None:
+    if not fleets:
+        return outcomes
+    rows, sizes = list(fleets), list(fleets.values())
+    loads, alone = [demands[row] for row in rows], curves.take(rows)
+    now, working, divided = [], [], []
+    for row, own in zip(rows, fleet_operations(alone, loads, sizes), strict=True):
+        if own is None:
             raise RuntimeError(f"{replicas[row].candidate.name}: sized below its own load")
+        split = None if splits is None else splits[row].resized(fleets[row])
+        batch = own.batch * (1.0 if split is None else fleets[row] / split.decode)
+        now.append(own)
+        divided.append(split)
+        working.append(at_work(replicas[row], batch, demands[row].mix.held_mean))
+    ends = [
+        alone.scaled(np.array([getattr(one, name) for one in working]))
+        for name in ("low_factor", "high_factor")
+    ]
+    low, high = (capacities(one, slo) for one in ends)
+    at_low, at_high = (fleet_operations(one, loads, sizes) for one in ends)
+    at_end = operations(ends[1], loads, ends[1].batch[:, -1])
+    for place, row in enumerate(rows):
         few = 1 if splits is None else 2
-        fewest, most = (_replicas(end[row], demands[row], few) for end in (low, high))
+        fewest, most = (_replicas(end[place], loads[place], few) for end in (low, high))
         outcomes[row] = Option(
-            replica=replicas[row],
+            replica=working[place],
             price=cases[row].price,
-            replicas=count,
-            replicas_low=fewest or count,
+            replicas=sizes[place],
+            replicas_low=fewest or sizes[place],
             replicas_high=most or 0,
             capacity=estimate[row],
             curve=curves.row(row),
-            estimate=own,
-            low=at_low[place] or own,
-            high=at_high[place] or _overloaded(at_end[row]),
-            split=None if splits is None else splits[row].resized(count),
+            estimate=now[place],
+            low=at_low[place] or now[place],
+            high=at_high[place] or _overloaded(at_end[place]),
+            split=divided[place],
         )
     return outcomes
 

@@ -244,6 +244,18 @@ def test_the_shipped_calibrations_make_a_plan():
     assert "of the dense peak" in lines["prompts"]["value"]
 
 
+def test_a_fleet_beyond_the_measured_lengths_is_less_sure():
+    """Each option's interval is that of the batch and context it works at."""
+    ask = {"rate": 0.5, "output_len": 200, "tp": 1, "engine": "vllm", "simulate": False}
+    kind = {"weight_dtype": "bf16", "kv_dtype": "bf16"}
+    near, far = (
+        cm.plan("llama-3.1-8b", "h100", input_len=tokens, **ask, **kind).to_dict()["calibration"]
+        for tokens in (1000, 30_000)
+    )
+    assert near["id"] == far["id"]
+    assert far["low_factor"] < near["low_factor"] < 1 < near["high_factor"] < far["high_factor"]
+
+
 @pytest.mark.parametrize(
     ("engine", "said"),
     [("trtllm", None), ("vlm", "did you mean vllm"), ("mine", "stands by itself")],
