@@ -17,9 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from capmodel import filed
 from capmodel.adaptation import adapted, left_out_residuals
+from capmodel.arguments import COUNT, GPUS, SHARE, Span, instance, number, numbers, text
 from capmodel.bands import Bands
-from capmodel.coverage import Coverage, catalogue_name, coverage_of, joined
+from capmodel.coverage import Coverage, catalogue_name, coverage_of, joined, with_known_names
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
 from capmodel.engines import known_engine
 from capmodel.estimator_values import (
@@ -39,7 +41,7 @@ from capmodel.shapes import ModelLike, load_shape
 from capmodel.steptime import StepTime, build_step_time
 from capmodel.suggestion import feasible_steps, suggest
 from capmodel.traffic import step_traffic
-from capmodel.words import one_line
+from capmodel.words import one_line, shown
 
 Array = npt.NDArray[np.float64]
 
@@ -104,15 +106,21 @@ class Calibration:
         """Step time of each row of a runs table [s], (rows,)."""
         from capmodel.features import FEATURES, add_features
 
-        featured = runs if set(FEATURES) <= set(runs_table(runs).columns) else add_features(runs)
-        return self._by_method(method).predict(featured)
+        estimator, runs = self._by_method(method), with_known_names(runs_table(runs))
+        if not len(runs):
+            return np.empty(0)
+        return estimator.predict(runs if set(FEATURES) <= set(runs.columns) else add_features(runs))
 
     def interval_factors(
         self, runs: pd.DataFrame, method: str = "regressor", coverage: float = 0.9
     ) -> tuple[Array, Array]:
-        """(low, high) factors on `predict` at that coverage, each (rows,); NaN where unknown."""
+        """(low, high) factors on `predict` at that coverage, each (rows,); NaN where unknown.
+
+        Raises ValueError for an unknown method or a coverage that is no share.
+        """
         self._by_method(method)
-        runs = runs_table(runs)
+        coverage = number("coverage", coverage, SHARE)
+        runs = with_known_names(runs_table(runs))
         low, high = np.full(len(runs), np.nan), np.full(len(runs), np.nan)
         names = ["engine", "gpu", "model", "weight_dtype", "kv_dtype", "tp"]
         labels = runs.assign(tp=runs.get("tp", 1))[names].astype(str)
@@ -202,7 +210,7 @@ class Calibration:
         return replace(
             self, name=name or f"{self.name}-adapted", estimator=adapted(self.estimator, rows),
             n_rows=self.n_rows + len(rows), command=command, date=date, coverage=coverage,
-            sources=tuple(sorted({*self.sources, *map(str, rows["source"].unique())})),
+            sources=tuple(sorted({*self.sources, *_sources(rows)})),
             intervals=intervals,
         )  # fmt: skip
 
@@ -225,19 +233,18 @@ class Calibration:
         steps once it is made, as a share of the step time; `attrs["typical_error"]` is the one
         before. Raises ValueError for unknown names and where nothing fits in memory.
         """
-        if not 1 <= n <= 100:
-            raise ValueError(f"Got n={n!r}, but expected 1 to 100 runs")
-        models = [model] if isinstance(model, str) else list(model)
-        degrees = [tp] if isinstance(tp, int) else list(tp)
-        card = load_gpu(gpu)
+        n = number("n", n, Span("1 to 100 runs", 1, 100, whole=True))
+        models = [text("model", one, "a name") for one in _several(model)]
+        card, known_as = load_gpu(gpu), known_engine(text("engine", engine, "an engine's name"))
+        degrees = np.unique(numbers("tp", tp, GPUS)).astype(int).tolist()
         steps = feasible_steps(
-            models, card.name, engine, degrees, weight_dtype_name(weight_dtype),
+            models, card.name, str(known_as), degrees, weight_dtype_name(weight_dtype),
             kv_dtype_name(kv_dtype),
         )  # fmt: skip
         known = None
         if runs is not None:
             used = used_rows(runs)
-            known = used[(used["engine"] == engine) & (used["gpu"] == card.name)]
+            known = used[(used["engine"] == known_as) & (used["gpu"] == card.name)]
         return suggest(self.estimator.physics, steps, n, known)
 
     def covers(self, engine: str | None, gpu: str) -> int:
@@ -250,11 +257,19 @@ class Calibration:
         return 2 if any(card == gpu for _, card in pairs) else 0
 
     def save(self, path: str | Path) -> None:
-        """Write the calibration as JSON, whole or not at all."""
-        target = Path(path)
+        """Write the calibration as JSON, whole or not at all. Raises CalibrationError."""
+        target = _path(path)
         partial = target.with_name(f".{target.name}.{os.getpid()}.part")
-        partial.write_text(json.dumps(self.to_dict(), indent=1), encoding="utf-8")
-        partial.replace(target)
+        try:
+            partial.write_text(json.dumps(self.to_dict(), indent=1), encoding="utf-8")
+            partial.replace(target)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            why = one_line(error.strerror or error)
+            raise CalibrationError(
+                f"calibration {one_line(path)} cannot be written: {why}; name a file in a folder "
+                "that is there"
+            ) from error
 
     def to_dict(self) -> dict[str, Any]:
         """The file's content."""
@@ -312,18 +327,28 @@ def fit(
     set_aside: rows by rule that the checks took out before, for the record.
     Raises ValueError when no row is left, FitError when the rows cannot identify anything.
     """
+    min_rows = number("min_rows", min_rows, COUNT)
+    if grade_card is not None:
+        instance("grade_card", grade_card, GradeCard)
     rows = used_rows(runs)
     estimator = Corrected(physics=Roofline(roofline=RooflineRegressor(min_rows=min_rows)))
     estimator.fit(rows, rows["step_time_s"].to_numpy(float))
     coverage = {pair: coverage_of(rows.iloc[where]) for pair, where in _positions(rows).items()}
-    sources = tuple(sorted(set(rows["source"].astype(str)))) if "source" in rows else ()
     return Calibration(
-        name=name, estimator=estimator, n_rows=len(rows), sources=sources, command=command,
+        name=name, estimator=estimator, n_rows=len(rows), sources=_sources(rows), command=command,
         coverage=coverage, date=date,
         intervals=intervals_from(grade_card) if grade_card is not None else None,
         scores=grade_card.to_dict() if grade_card is not None else {},
         evidence=_evidence(grade_card, set_aside),
     )  # fmt: skip
+
+
+def _several(model: str | Sequence[str]) -> Sequence[str]:
+    return model if isinstance(model, list | tuple) else (model,)
+
+
+def _sources(rows: pd.DataFrame) -> tuple[str, ...]:
+    return tuple(sorted(set(rows["source"].astype(str)))) if "source" in rows else ()
 
 
 def _evidence(card: GradeCard | None, set_aside: Mapping[str, int] | None) -> dict[str, Any]:
@@ -347,10 +372,9 @@ def load_calibration(path: str | Path) -> Calibration:
 
     Raises CalibrationError naming what is wrong.
     """
-    where = one_line(path)
+    where, file = one_line(path), _path(path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        content = json.loads(text)
+        content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise CalibrationError(f"calibration {where} is not there; check the name") from error
     except (OSError, UnicodeDecodeError, RecursionError) as error:
@@ -362,14 +386,20 @@ def load_calibration(path: str | Path) -> Calibration:
     return calibration_from(content, where)
 
 
+def _path(path: object) -> Path:
+    if not isinstance(path, str | Path) or not str(path).strip() or "\0" in str(path):
+        raise CalibrationError(f"Got path={shown(path)}, but expected the name of a file")
+    return Path(path)
+
+
 def calibration_from(content: Any, where: str = "calibration") -> Calibration:
     """A calibration from the content of its file. Raises CalibrationError."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CalibrationError(f"{where} is no capmodel calibration (format is not {FORMAT!r})")
     version = content.get("version")
-    if version != VERSION:
+    if version != VERSION or isinstance(version, bool):
         raise CalibrationError(
-            f"{where} has version {version!r}, but this capmodel reads version {VERSION}; "
+            f"{where} has version {shown(version)}, but this capmodel reads version {VERSION}; "
             "install the capmodel that wrote it, or fit it again"
         )
     if not of_this_design(content):
@@ -378,23 +408,28 @@ def calibration_from(content: Any, where: str = "calibration") -> Calibration:
         )
     try:
         return _from_content(content)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CalibrationError(f"{where} lacks a part or holds a wrong one: {error!r}") from error
 
 
 def _from_content(content: dict[str, Any]) -> Calibration:
     intervals = content["intervals"]
     return Calibration(
-        name=str(content["name"]),
+        name=filed.text("name", content["name"]),
         estimator=estimator_from_dict(content),
-        n_rows=int(content["rows"]), sources=tuple(map(str, content["sources"])),
-        command=str(content["command"]), date=str(content.get("date", "")),
-        coverage={
-            (str(entry["engine"]), str(entry["gpu"])): Coverage.from_dict(entry)
-            for entry in content["coverage"]
-        },
-        intervals=Intervals.from_dict(intervals) if intervals else None,
-        scores=dict(content.get("scores", {})), evidence=dict(content.get("evidence", {})),
+        n_rows=filed.count("rows", content["rows"]),
+        sources=filed.texts("sources", content["sources"]),
+        command=filed.text("command", content["command"]),
+        date=filed.text("date", content.get("date", "")),
+        coverage=filed.unique(
+            "coverage of",
+            (((filed.text("engine", entry["engine"]), filed.text("gpu", entry["gpu"])),
+              Coverage.from_dict(entry))
+             for entry in filed.listed("coverage", content["coverage"])),
+        ),
+        intervals=None if intervals is None else Intervals.from_dict(intervals),
+        scores=filed.mapped("scores", content.get("scores", {})),
+        evidence=filed.mapped("evidence", content.get("evidence", {})),
     )  # fmt: skip
 
 

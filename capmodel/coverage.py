@@ -8,9 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from capmodel.arguments import GPUS, POSITIVE, number
 from capmodel.bands import Reach
+from capmodel.engines import known_engine
+from capmodel.filed import listed, span_of, text, texts, unique
+from capmodel.gpus import load_gpu
 from capmodel.shapes import load_shape
 from capmodel.shapes.catalogue import in_catalogue
+from capmodel.words import shown
 
 Array = npt.NDArray[np.float64]
 
@@ -82,21 +87,35 @@ class Coverage:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> "Coverage":
-        low_batch, high_batch = map(float, content["batch_range"])
-        low_context, high_context = map(float, content["context_range"])
+        """The coverage of `to_dict`. Raises KeyError, TypeError or ValueError."""
+        whole = Reach(
+            span_of("batch_range", content["batch_range"], POSITIVE),
+            span_of("context_range", content["context_range"], POSITIVE),
+        )
+        deployments = unique(
+            "deployment", map(_deployment, listed("deployments", content.get("deployments", [])))
+        )
+        for key, own in deployments.items():
+            if own.joined(whole) != whole:
+                raise ValueError(
+                    f"Got rows of {shown(key)} beyond the ranges of all rows; fit it again"
+                )
         return cls(
-            models=tuple(map(str, content["models"])),
-            weight_dtypes=tuple(map(str, content["weight_dtypes"])),
-            kv_dtypes=tuple(map(str, content["kv_dtypes"])),
-            tps=tuple(map(int, content["tps"])),
-            batch_range=(low_batch, high_batch), context_range=(low_context, high_context),
-            deployments={
-                (str(model), str(weight), str(cache), int(tp)):
-                Reach((float(low), float(high)), (float(short), float(long)))
-                for model, weight, cache, tp, low, high, short, long
-                in content.get("deployments", ())
-            },
+            models=texts("models", content["models"]),
+            weight_dtypes=texts("weight_dtypes", content["weight_dtypes"]),
+            kv_dtypes=texts("kv_dtypes", content["kv_dtypes"]),
+            tps=tuple(number("tps", tp, GPUS) for tp in listed("tps", content["tps"])),
+            batch_range=whole.batch_range, context_range=whole.context_range,
+            deployments=deployments,
         )  # fmt: skip
+
+
+def _deployment(entry: Any) -> tuple[Deployed, Reach]:
+    model, weight, cache, tp, *ranges = listed("deployments", entry, 8)
+    names = text("model", model), text("weight_dtype", weight), text("kv_dtype", cache)
+    return (*names, number("tp", tp, GPUS)), Reach(
+        span_of("batches", ranges[:2], POSITIVE), span_of("contexts", ranges[2:], POSITIVE)
+    )
 
 
 def coverage_of(rows: pd.DataFrame) -> Coverage:
@@ -146,6 +165,42 @@ def _deployments(rows: pd.DataFrame) -> dict[Deployed, Reach]:
 
 def _wide(dtype: str) -> str:
     return _WIDE.get(dtype, dtype)
+
+
+def with_known_names(rows: pd.DataFrame) -> pd.DataFrame:
+    """`rows` with engines, models and GPUs under the names they have here, as files are read.
+
+    A model with shape columns of its own, a GPU with its figures and unknown names stay.
+    """
+    changed: dict[str, pd.Series] = {}
+    for column, own, named in (
+        ("engine", None, _engine), ("model", "n_layers", _entry), ("gpu", "memory_bytes", _gpu),
+    ):  # fmt: skip
+        if column not in rows:
+            continue
+        names = {name: named(name) for name in rows[column].unique()}
+        if all(name == known for name, known in names.items()):
+            continue
+        bare = rows[own].isna() if own in rows else pd.Series(True, index=rows.index)
+        given = rows[column].astype(object)
+        changed[column] = given.where(~bare, given.map(names))
+    return rows.assign(**changed) if changed else rows
+
+
+def _engine(name: object) -> object:
+    return known_engine(name) if isinstance(name, str) else name
+
+
+def _entry(name: object) -> object:
+    known = isinstance(name, str) and in_catalogue(name)
+    return catalogue_name(name) if known else name
+
+
+def _gpu(name: object) -> object:
+    try:
+        return load_gpu(str(name)).name
+    except (ValueError, OSError):
+        return name
 
 
 def catalogue_name(model: object) -> str:

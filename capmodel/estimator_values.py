@@ -1,17 +1,32 @@
 """A fitted estimator as plain values, as a calibration file holds it, and back."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from capmodel.arguments import flag, number
 from capmodel.curves import Curve, KernelCurves
 from capmodel.estimators import Corrected, Roofline
+from capmodel.filed import (
+    FIGURE,
+    LOG_FACTOR,
+    NONNEGATIVE,
+    count,
+    figure,
+    figures,
+    listed,
+    span_of,
+    table,
+    text,
+    texts,
+    unique,
+)
 from capmodel.operators import KINDS
 from capmodel.pooling import SharedCorrection
 from capmodel.regressor import COORDINATES, LocalCorrection, TrafficRegressor
 from capmodel.roofline import NAMES, RooflineCoefficients, RooflineRegressor
+from capmodel.words import shown
 
 Array = npt.NDArray[np.float64]
 
@@ -40,84 +55,91 @@ def of_this_design(content: dict[str, Any]) -> bool:
 
 def estimator_from_dict(content: dict[str, Any]) -> Corrected:
     """The estimator of `estimator_to_dict`. Raises KeyError, TypeError or ValueError."""
-    roofline = RooflineRegressor()
-    for entry in content["levels"]:
-        roofline.coefficients_[tuple(map(str, entry["level"]))] = RooflineCoefficients(
-            values=_numbers(entry["values"], len(NAMES)),
-            standard_errors=tuple(
-                float("nan") if e is None else float(e) for e in entry["standard_errors"]
-            ),
-            identified=tuple(bool(flag) for flag in entry["identified"]),
-            n_rows=int(entry["rows"]), mape=float(entry["mape"]),
-            condition_number=float(entry["condition_number"]),
-            memory_bound_rows=int(entry["memory_bound_rows"]),
-            compute_bound_rows=int(entry["compute_bound_rows"]),
-        )  # fmt: skip
-    if () not in roofline.coefficients_:
+    levels = unique("level", map(_level_from, listed("levels", content["levels"])))
+    if () not in levels:
         raise ValueError("the pooled level is missing")
-    correction = TrafficRegressor()
-    for entry in content["corrections"]:
-        landmarks = _landmarks(entry["landmarks"])
-        weights = np.array(_numbers(entry["weights"], len(landmarks)))
-        pair = (str(entry["engine"]), str(entry["gpu"]))
-        low, high = _numbers(entry["range"], 2)
-        correction.corrections_[pair] = LocalCorrection(
-            landmarks, weights, int(entry["rows"]), low, high
+    roofline = RooflineRegressor(coefficients_=levels)
+    correction = TrafficRegressor(
+        corrections_=unique(
+            "correction of", map(_correction_from, listed("corrections", content["corrections"]))
         )
+    )
     shared = _shared_from(content["shared"]) if content.get("shared") is not None else None
     if shared is not None:
         for key in roofline.coefficients_:
             if len(key) == 2:
                 correction.corrections_[key[0], key[1]] = shared.local(key[0], key[1])
-    curves = {
-        (str(entry["engine"]), str(entry["gpu"])): _curves_from(entry)
-        for entry in content.get("curves", ())
-    }
+    curves = unique(
+        "curves of",
+        ((_pair(entry), _curves_from(entry))
+         for entry in listed("curves", content.get("curves", []))),
+    )  # fmt: skip
     return Corrected(
         physics=Roofline(roofline=roofline), correction=correction, shared=shared, curves=curves
     )
 
 
+def _pair(entry: dict[str, Any]) -> tuple[str, str]:
+    return text("engine", entry["engine"]), text("gpu", entry["gpu"])
+
+
+def _level_from(entry: dict[str, Any]) -> tuple[tuple[str, ...], RooflineCoefficients]:
+    level, n = texts("level", entry["level"]), len(NAMES)
+    if len(level) > 2:
+        raise ValueError(f"Got level={shown(level)}, but expected an engine and a GPU at most")
+    errors = listed("standard_errors", entry["standard_errors"], n)
+    flags = listed("identified", entry["identified"], n)
+    return level, RooflineCoefficients(
+        values=figures("values", entry["values"], n, NONNEGATIVE),
+        standard_errors=tuple(
+            float("nan") if e is None else figure("standard_errors", e) for e in errors
+        ),
+        identified=tuple(flag("identified", one) for one in flags),
+        n_rows=count("rows", entry["rows"]), mape=figure("mape", entry["mape"]),
+        condition_number=figure("condition_number", entry["condition_number"]),
+        memory_bound_rows=count("memory_bound_rows", entry["memory_bound_rows"]),
+        compute_bound_rows=count("compute_bound_rows", entry["compute_bound_rows"]),
+    )  # fmt: skip
+
+
+def _correction_from(entry: dict[str, Any]) -> tuple[tuple[str, str], LocalCorrection]:
+    landmarks, weights = _expansion_from(entry, len(COORDINATES))
+    low, high = span_of("range", entry["range"], LOG_FACTOR)
+    return _pair(entry), LocalCorrection(
+        landmarks, weights, count("rows", entry["rows"]), low, high
+    )
+
+
 def _shared_from(entry: dict[str, Any]) -> SharedCorrection:
-    landmarks = _landmarks(entry["landmarks"])
-    names = [np.array(list(map(str, entry[name]))) for name in ("engines", "gpus", "versions")]
+    landmarks, weights = _expansion_from(entry, len(COORDINATES))
+    names = [np.array(texts(name, entry[name])) for name in ("engines", "gpus", "versions")]
     if any(len(own) != len(landmarks) for own in names):
         raise ValueError("engines, gpus and versions do not go with the landmarks")
-    weights = np.array(_numbers(entry["weights"], len(landmarks)))
-    low, high = _numbers(entry["range"], 2)
+    low, high = span_of("range", entry["range"], LOG_FACTOR)
     return SharedCorrection(landmarks, weights, names[0], names[1], names[2], low, high)
 
 
 def _curves_from(entry: dict[str, Any]) -> KernelCurves:
-    curves = {str(own["kind"]): _curve_from(own) for own in entry["kinds"]}
-    low, high = _numbers(entry["range"], 2)
-    scale = _numbers([entry["scale"]], 1)[0]
-    return KernelCurves(curves, int(entry["rows"]), low, high, scale)
+    curves = unique(
+        "kind", ((str(own["kind"]), _curve_from(own)) for own in listed("kinds", entry["kinds"]))
+    )
+    low, high = span_of("range", entry["range"], LOG_FACTOR)
+    scale = number("scale", entry["scale"], NONNEGATIVE)
+    return KernelCurves(curves, count("rows", entry["rows"]), low, high, scale)
 
 
 def _curve_from(entry: dict[str, Any]) -> Curve:
     kind = KINDS[str(entry["kind"])]
     if entry["coordinates"] != list(kind.coordinates):
         raise ValueError(f"coordinates of {entry['kind']} are not those of this capmodel")
-    landmarks = _landmarks(entry["landmarks"], len(kind.coordinates))
-    weights = np.array(_numbers(entry["weights"], len(landmarks)))
-    return Curve(landmarks, weights, _numbers([entry["level"]], 1)[0])
+    landmarks, weights = _expansion_from(entry, len(kind.coordinates))
+    return Curve(landmarks, weights, float(number("level", entry["level"], FIGURE)))
 
 
-def _landmarks(values: Any, width: int = len(COORDINATES)) -> Array:
-    landmarks = np.array(values, dtype=float)
-    if landmarks.ndim != 2 or landmarks.shape[1] != width:
-        raise ValueError("landmarks do not have the coordinates' width")
-    if not np.isfinite(landmarks).all():
-        raise ValueError("landmarks are not all finite")
-    return landmarks
-
-
-def _numbers(values: Iterable[Any], n: int) -> tuple[float, ...]:
-    found = tuple(float(value) for value in values)
-    if len(found) != n or not np.isfinite(found).all():
-        raise ValueError(f"expected {n} finite numbers, got {len(found)}")
-    return found
+def _expansion_from(entry: dict[str, Any], width: int) -> tuple[Array, Array]:
+    """Landmarks (m, width) and weights (m,)."""
+    landmarks = table("landmarks", entry["landmarks"], width)
+    return landmarks, np.array(figures("weights", entry["weights"], len(landmarks)))
 
 
 def _level_entry(key: tuple[str, ...], fit: RooflineCoefficients) -> dict[str, Any]:

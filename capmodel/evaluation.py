@@ -12,7 +12,7 @@ import pandas as pd
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from capmodel.conformal import cross_bounds
-from capmodel.engines import known_engine
+from capmodel.coverage import with_known_names
 from capmodel.estimators import ESTIMATORS
 from capmodel.features import FEATURES
 from capmodel.quality import noise_floor_mape, screen_runs, split_aside
@@ -237,18 +237,14 @@ def used_rows(runs: pd.DataFrame) -> pd.DataFrame:
     else:
         screened = screen_runs(runs)
         used, aside = screened.used, screened.aside
+    if not len(runs):
+        raise ValueError("Got a runs table without rows, but expected at least one")
     if not len(used):
         raise ValueError(
             f"none of the {len(runs)} rows can be used; the first was set aside by "
             f"{aside['rule'].iloc[0]}: {aside['reason'].iloc[0]}"
         )
-    used = used.reset_index(drop=True)
-    if "engine" not in used:
-        return used
-    spelled = {name: known_engine(str(name)) for name in used["engine"].unique()}
-    if all(name == known for name, known in spelled.items()):
-        return used
-    return used.assign(engine=used["engine"].map(spelled))
+    return with_known_names(used.reset_index(drop=True))
 
 
 def _predictions(

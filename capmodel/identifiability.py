@@ -39,10 +39,12 @@ def unsure_of(fit: RooflineCoefficients) -> tuple[str, ...]:
             continue
         found.append(f"{meaning} is not told ({why}); {runs} would tell it")
     if fit.condition_number > TOGETHER and _both_open(fit):
+        number = fit.condition_number
+        condition = f"{number:,.0f}" if number <= 1e6 else "above a million"
         found.append(
-            f"weights and layers move together in the rows (condition number "
-            f"{fit.condition_number:,.0f}): their sum is sure, their shares are not; runs of a "
-            "model with other bytes per layer would tell them apart"
+            f"weights and layers move together in the rows (condition number {condition}): "
+            "their sum is sure, their shares are not; runs of a model with other bytes per layer "
+            "would tell them apart"
         )
     return tuple(found)
 

@@ -15,6 +15,8 @@ import numpy.typing as npt
 from capmodel.bands import Bands, Bounds, Reach
 from capmodel.conformal import grouped_bounds, log_bounds, wider
 from capmodel.evaluation import UNIT_OF_SPLIT, GradeCard
+from capmodel.filed import LOG_FACTOR, figures, listed, span_of, text, unique
+from capmodel.words import shown
 
 Array = npt.NDArray[np.float64]
 
@@ -59,13 +61,21 @@ class Intervals:
 
     @classmethod
     def from_dict(cls, content: list[dict[str, Any]]) -> "Intervals":
-        return cls({
-            (str(entry["method"]), str(entry["novelty"]), str(entry.get("engine", "")),
-             str(entry.get("gpu", ""))): tuple(
-                (float(low), float(high)) for low, high in entry["log_factors"]
-            )
-            for entry in content
-        })  # fmt: skip
+        """The intervals of `to_dict`. Raises KeyError, TypeError or ValueError."""
+        return cls(unique("interval of", map(_entry_from, listed("intervals", content))))
+
+
+def _entry_from(entry: dict[str, Any]) -> tuple[Key, Pairs]:
+    method, novelty = text("method", entry["method"]), text("novelty", entry["novelty"])
+    pair = text("engine", entry.get("engine", "")), text("gpu", entry.get("gpu", ""))
+    if novelty not in NOVELTY:
+        raise ValueError(f"Got novelty={shown(novelty)}, but expected {', '.join(NOVELTY)}")
+    if figures("levels", entry["levels"], len(LEVELS)) != LEVELS:
+        raise ValueError(f"Got levels={shown(entry['levels'])}, but expected {LEVELS}")
+    pairs = listed("log_factors", entry["log_factors"], len(LEVELS))
+    return (method, novelty, *pair), tuple(
+        span_of("log_factors", ends, LOG_FACTOR) for ends in pairs
+    )
 
 
 def with_few_rows(
@@ -73,8 +83,9 @@ def with_few_rows(
 ) -> Intervals:
     """Intervals that also speak for an engine and GPU adapted to a few rows.
 
-    residuals: log(measured / predicted) of each row, adapted to the others, by method. They only
-    widen what rows of new models were found to need elsewhere, and the fewer they are the more.
+    residuals: log(measured / predicted) of each row, adapted to the others (of one row alone: to
+    none), by method. They only widen what rows of new models were found to need elsewhere, and
+    the fewer they are the more.
     """
     found = dict(intervals.quantiles)
     for method, missed in residuals.items():
@@ -85,7 +96,10 @@ def with_few_rows(
                 continue
             each, stretch = np.arange(len(missed)), 1.0 if own else 1.0 + 3.0 / len(missed)
             found[method, novelty, *pair] = tuple(
-                wider((stretch * low, stretch * high), log_bounds(missed, level, each))
+                wider(
+                    wider((low, high), (stretch * low, stretch * high)),
+                    log_bounds(missed, level, each),
+                )
                 for level, (low, high) in zip(LEVELS, base, strict=True)
             )
     return Intervals(found)

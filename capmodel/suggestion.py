@@ -17,6 +17,7 @@ import pandas as pd
 from capmodel.adaptation import SCATTER, prior_of
 from capmodel.estimators import Roofline
 from capmodel.features import add_features
+from capmodel.kvcache import check_tp
 from capmodel.regressor import coordinates, matern
 from capmodel.roofline import design
 from capmodel.shapes import load_shape
@@ -33,6 +34,8 @@ BATCHES = tuple(2**power for power in range(11))
 CONTEXTS = tuple(2**power for power in range(8, 18))
 # Share of the marketed memory that weights and cache may fill in a suggested run.
 FILLED = 0.9
+# Steps that a design weighs against each other: their covariance is a square of that side.
+MOST_STEPS = 2500
 
 
 def feasible_steps(
@@ -41,10 +44,16 @@ def feasible_steps(
 ) -> pd.DataFrame:  # fmt: skip
     """Decode steps that fit in memory, on a grid of batch and context, with their features.
 
-    Raises ValueError for unknown names, and where no step fits.
+    At most MOST_STEPS of them, evenly spread. Raises ValueError for unknown names, where no model
+    divides by any tp, and where no step fits.
     """
+    deployed = [(model, tp) for model in dict.fromkeys(models) for tp in tps if _splits(model, tp)]
+    if not deployed:
+        for model, tp in itertools.product(models, tps):
+            check_tp(load_shape(model), tp)  # says which tp would do
+        raise ValueError("Got no model or no tp, but expected one of each at least")
     grid = pd.DataFrame(
-        itertools.product(models, tps, BATCHES, CONTEXTS),
+        ((*one, *step) for one in deployed for step in itertools.product(BATCHES, CONTEXTS)),
         columns=["model", "tp", "batch_size", "context_len"],
     ).assign(engine=engine, gpu=gpu, weight_dtype=weight_dtype, kv_dtype=kv_dtype)
     longest = {model: load_shape(model).max_context or CONTEXTS[-1] for model in models}
@@ -57,7 +66,18 @@ def feasible_steps(
             f"Got {', '.join(models)} on {gpu} at tp {', '.join(map(str, tps))}: no step fits in "
             "its memory; name more GPUs (--tp) or a narrower weight dtype"
         )
-    return featured[fits].reset_index(drop=True)
+    kept = featured[fits]
+    some = np.unique(np.linspace(0, len(kept) - 1, min(len(kept), MOST_STEPS)).astype(int))
+    return kept.iloc[some].reset_index(drop=True)
+
+
+def _splits(model: str, tp: int) -> bool:
+    shape = load_shape(model)
+    try:
+        check_tp(shape, tp)
+    except ValueError:
+        return False
+    return True
 
 
 def suggest(

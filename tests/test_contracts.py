@@ -29,7 +29,8 @@ from capmodel.splits import CONFIGURATION, SPLITS
 PACKAGE = Path(cm.__file__).parent
 FLOORS = (
     {"units", "bundled", "dtypes", "shapes", "gpus", "words", "engines", "arguments", "own_folder"},
-    {"kvcache", "weights", "runs", "distributed", "cells", "problems", "own_entries"},
+    {"kvcache", "weights", "runs", "distributed", "cells", "problems", "own_entries",
+     "filed"},
     {"memory", "ingest", "datasets", "catalog_rows"},
     {"features", "traffic", "operators"},
     {"quality", "roofline", "regressor", "curves", "kernel_rows", "anchors", "splits", "baselines",
