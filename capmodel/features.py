@@ -36,10 +36,10 @@ FEATURES = {
     "flop_s": "flop / dense peak of the matmul [s]",
     "floor_s": "bytes that must be read, top-k experts only, / datasheet bandwidth [s]",
     "all_reduces": "all-reduces per step, 0 at tp 1",
-    "all_reduce_s": "all-reduce bytes / link bandwidth [s]",
+    "all_reduce_s": "all-reduce bytes / link bandwidth, over links of a GPU's own [s]",
     "all_reduce_rounds": "all_reduces times (tp - 1)",
-    "all_reduce_bus_s": "all_reduce_s times tp / 2, as where all GPUs share one bus [s]",
-    "all_reduce_cross_s": "all_reduce_s times tp**2 / 4, as where each pair crosses a bridge [s]",
+    "all_reduce_bus_s": "all-reduce bytes / bus bandwidth times tp / 2, where GPUs share one [s]",
+    "all_reduce_cross_s": "the same times tp**2 / 4, as where each pair crosses a bridge [s]",
     "quantised_layers": "layers whose weights are stored in fewer than 16 bits",
     "hops": "stage boundaries a token crosses (pp - 1)",
     "prefill_tokens": "prompt tokens processed per step, 0 where no prefill is inside",
@@ -211,6 +211,7 @@ def _evaluate(
     weight_read = dense + touched + passes * (dense + in_pass)
     reduce_bytes = spread([t.all_reduce_bytes for t in traffic]) * (sequences + prefill_tokens)
     reduce_s = np.nan_to_num(reduce_bytes / link)
+    bus_s = np.where(spread([float(gpu.shares_bus) for gpu in gpus]) > 0, reduce_s, 0.0)
     at_end = np.where(prompt > 0, prompt + _column(runs, "output_len", 0.0), context)
     pp = _column(runs, "pp", 1.0)
     return {
@@ -228,10 +229,10 @@ def _evaluate(
         "flop_s": flop / peak,
         "floor_s": (dense + chosen + kv_read) / bandwidth,
         "all_reduces": spread([t.all_reduces for t in traffic]) * (1.0 + passes),
-        "all_reduce_s": reduce_s,
+        "all_reduce_s": reduce_s - bus_s,
         "all_reduce_rounds": spread([t.all_reduces for t in traffic]) * (1.0 + passes) * (tp - 1.0),
-        "all_reduce_bus_s": reduce_s * tp / 2,
-        "all_reduce_cross_s": reduce_s * tp**2 / 4,
+        "all_reduce_bus_s": bus_s * tp / 2,
+        "all_reduce_cross_s": bus_s * tp**2 / 4,
         "quantised_layers": spread([t.quantised_layers for t in traffic]) * (1.0 + passes),
         "hops": pp - 1.0,
         "prefill_tokens": prefill_tokens,

@@ -44,6 +44,8 @@ _RANGES = {
 _FIGURE = Span("a positive number", 0.0, 1e30, open_low=True, open_high=True)
 # 16-bit FLOP per byte of bandwidth: the GPUs of the catalogue lie between 110 and 500.
 _INTENSITY = (2.0, 2e4)
+# PCIe 5.0 with 16 lanes, one direction [byte/s].
+_FASTEST_BUS = 64e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,12 @@ class Gpu:
     notes: str = ""
     assumption: str = ""
     aliases: tuple[str, ...] = ()
+
+    @property
+    def shares_bus(self) -> bool:
+        """Whether its GPUs reach each other over a bus they share, PCIe, not links of their own."""
+        link = self.link_bytes_per_s
+        return link is not None and link <= _FASTEST_BUS
 
     def matmul_flops_per_s(self, weight_dtype: str) -> float:
         """Dense peak of the matmul that `weight_dtype` weights run in [FLOP/s].

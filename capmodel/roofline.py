@@ -37,10 +37,11 @@ class Term:
 
 # The four coefficients, then the named extra terms: what reading an expert costs beyond a dense
 # matrix (0.15 is typical of measured kernels); fixed work of a quantised layer; all-reduces
-# under tp, by number, rounds and bytes, on a link of one's own, a bus shared by all, or several
-# buses whose bridge every pair crosses; crossing
-# to the next stage (pp); prompt work inside a step; work per sequence (sampling, scheduling);
-# attention kernels that read a cache head once per query head; what starting a request costs.
+# under tp, by number, rounds and bytes, on links of their own, or on a bus shared by all and
+# several buses whose bridge every pair crosses (`Gpu.shares_bus`; two GPUs alone on a bus have it
+# as a link of their own); crossing to the next stage (pp); prompt work inside a step; work per
+# sequence (sampling, scheduling); attention kernels that read a cache head once per query head;
+# what starting a request costs.
 TERMS: tuple[Term, ...] = (
     Term("c_step", "layers", "fixed", "s/layer", 2e-5, 2e-4),
     Term("c_w", "weight_s", "weights", "1/share of bandwidth", 1.25, 0.7),
@@ -51,8 +52,8 @@ TERMS: tuple[Term, ...] = (
     Term("c_reduce", "all_reduces", "communication", "s/all-reduce", 1e-5, 3e-5),
     Term("c_link", "all_reduce_s", "communication", "1/share of link", 1.5, 2.0),
     Term("c_round", "all_reduce_rounds", "communication", "s/round", 1e-6, 1e-5),
-    Term("c_bus", "all_reduce_bus_s", "communication", "1/share of link", 0.0, 1.0),
-    Term("c_cross", "all_reduce_cross_s", "communication", "1/share of link", 0.0, 0.3),
+    Term("c_bus", "all_reduce_bus_s", "communication", "1/share of link", 1.5, 1.0),
+    Term("c_cross", "all_reduce_cross_s", "communication", "1/share of link", 0.3, 0.3),
     Term("c_hop", "hops", "communication", "s/hop", 1e-4, 3e-2),
     Term("c_prefill", "prefill_s", "prefill", "1/share of peak", 1.8, 5.0),
     Term("c_sequence", "sequences", "fixed", "s/sequence", 2e-5, 1e-4),

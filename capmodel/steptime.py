@@ -296,7 +296,8 @@ def build_step_time(
     c = dict(zip((term.coefficient for term in TERMS), coefficients, strict=True))
     width, peak = gpu.bandwidth_bytes_per_s, peak_flops_per_s
     link = traffic.all_reduce_bytes / gpu.link_bytes_per_s if gpu.link_bytes_per_s else 0.0
-    link *= c["c_link"] + c["c_bus"] * tp / 2 + c["c_cross"] * tp**2 / 4
+    shared = c["c_bus"] * tp / 2 + c["c_cross"] * tp**2 / 4
+    link *= shared if gpu.shares_bus else c["c_link"]
     experts = tuple(
         (math.log1p(-min(e.top_k / e.n_experts, 1 - 1e-15)),
          (c["c_w"] + c["c_expert"]) * e.n_experts * e.bytes_each / width)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capmodel.features import FEATURES, add_features
+from capmodel.gpus import load_gpu
 from capmodel.shapes import load_shape
 from capmodel.traffic import step_traffic
 
@@ -143,3 +144,15 @@ def test_traffic_is_the_same_for_one_step_and_for_rows() -> None:
 def test_half_a_shape_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"mine.*hidden_size"):
         add_features(runs(model="mine", n_layers=32))
+
+
+def test_all_reduces_go_over_own_links_or_a_shared_bus() -> None:
+    """NVLink's bytes are no bus's and PCIe's no link's; a bus of two is as a link of one's own."""
+    found = add_features(runs(gpu=3 * ["h100-sxm"] + 3 * ["l40s"], tp=[1, 2, 8, 1, 2, 8]))
+    own, bus, cross = (found[f"all_reduce{name}_s"].to_numpy() for name in ("", "_bus", "_cross"))
+    assert (own > 0).tolist() == [False, True, True, False, False, False]
+    assert (bus > 0).tolist() == (cross > 0).tolist() == [False, False, False, False, True, True]
+    per_byte = own[1] * load_gpu("h100-sxm").link_bytes_per_s
+    assert bus[4] * load_gpu("l40s").link_bytes_per_s == pytest.approx(per_byte)
+    assert bus[5] / bus[4] == pytest.approx(own[2] / own[1] * 4)
+    assert cross[5] / cross[4] == pytest.approx(own[2] / own[1] * 16)
