@@ -116,12 +116,11 @@ def left_out_residuals(
 ) -> dict[str, Array]:
     """log(measured / predicted) of each row, adapted to the other rows of its pair; by method.
 
-    At most `most` rows are left out in turn, evenly spread. Where there is one row, it is what
-    the estimator misses it by as it is.
+    At most `most` rows are left out in turn, evenly spread; none where there is one only.
     """
     found: dict[str, list[float]] = {"roofline": [], "regressor": []}
     places = np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int))
-    for place in places:
+    for place in places if len(rows) > 1 else ():
         rest, one = rows.drop(rows.index[place]), rows.iloc[[place]]
         fitted = adapted(estimator, rest)
         measured = float(one["step_time_s"].iloc[0])

@@ -387,7 +387,7 @@ def load_calibration(path: str | Path) -> Calibration:
 
 
 def _path(path: object) -> Path:
-    if not isinstance(path, str | Path) or not str(path).strip() or "\0" in str(path):
+    if not isinstance(path, str | Path) or not Path(path).name or "\0" in str(path):
         raise CalibrationError(f"Got path={shown(path)}, but expected the name of a file")
     return Path(path)
 
@@ -409,7 +409,9 @@ def calibration_from(content: Any, where: str = "calibration") -> Calibration:
     try:
         return _from_content(content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CalibrationError(f"{where} lacks a part or holds a wrong one: {error!r}") from error
+        raise CalibrationError(
+            f"{where} lacks a part or holds a wrong one: {shown(error, 300)}"
+        ) from error
 
 
 def _from_content(content: dict[str, Any]) -> Calibration:

@@ -83,9 +83,10 @@ def with_few_rows(
 ) -> Intervals:
     """Intervals that also speak for an engine and GPU adapted to a few rows.
 
-    residuals: log(measured / predicted) of each row, adapted to the others (of one row alone: to
-    none), by method. They only widen what rows of new models were found to need elsewhere, and
-    the fewer they are the more.
+    residuals: log(measured / predicted) of each row, adapted to the others, by method. They only
+    widen what rows of new models were found to need elsewhere, and the fewer they are the more.
+    One row alone leaves the bounds of other pairs: they held 88 % of steps where each pair of
+    Argonne's rows was adapted to one row.
     """
     found = dict(intervals.quantiles)
     for method, missed in residuals.items():

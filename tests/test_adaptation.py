@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -127,6 +128,11 @@ def test_intervals_of_an_adapted_gpu_cover(
     assert np.mean(inside) >= 0.85
 
 
+def test_rows_need_no_source(without_h200: Calibration, new_rows: pd.DataFrame) -> None:
+    own = without_h200.adapt(new_rows.iloc[:5].drop(columns="source"))
+    assert own.sources == without_h200.sources
+
+
 def test_with_few_pairs_the_textbook_prior_stands_in() -> None:
     estimator = fit(used_rows(make_runs(n=300, seed=1)), name="small").estimator
     few = dict(list(estimator.physics.roofline.coefficients_.items())[:3])
@@ -195,6 +201,28 @@ class TestSuggestion:
         second = suggest(without_h200.estimator.physics, steps, 3, measured)
         assert second.attrs["typical_error"] == pytest.approx(first["typical_error"].iloc[-1])
         assert not len(first.merge(second, on=key))
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [{"n": 0}, {"n": 2.5}, {"n": True}, {"n": "5"}, {"tp": 0}, {"tp": "2"}, {"tp": [True]},
+         {"tp": []}, {"tp": 3}, {"engine": ""}, {"engine": None}, {"model": []}, {"model": 5},
+         {"model": [[]]}, {"runs": 5}],
+    )  # fmt: skip
+    def test_junk_is_named(self, without_h200: Calibration, wrong: dict[str, Any]) -> None:
+        name = next(iter(wrong))
+        with pytest.raises(ValueError, match=name):
+            without_h200.suggest(**{"model": "llama-3-8b", "gpu": "b200", **wrong})
+
+    def test_only_tp_that_divides_and_no_more_steps_than_can_be_weighed(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("capmodel.suggestion.MOST_STEPS", 100)
+        models = ["llama-3-8b", "qwen2.5-7b"]  # 32 and 28 heads
+        steps = feasible_steps(models, "b200-sxm", "vllm", [1, 3, 8], "bf16", "bf16")
+        tps = steps.groupby("model")["tp"].unique()
+        assert set(tps["llama-3-8b"]) == {1, 8}
+        assert set(tps["qwen2.5-7b"]) == {1}
+        assert len(steps) == 100
 
     def test_nothing_fits(self) -> None:
         with pytest.raises(ValueError, match="no step fits"):

@@ -58,6 +58,28 @@ def test_what_no_held_out_rows_tell_is_no_narrower() -> None:
     assert Bands((), (), (), OWN, ROWS).factors(0.9, np.ones(1), np.ones(1)) is None
 
 
+def test_beyond_the_levels_kept_bounds_go_on_widening() -> None:
+    """A step of 99 % is no step of 95 %: misses fall with the square of a bound."""
+    found = [BANDS.nominal(level) for level in (0.5, 0.9, 0.95, 0.99, 0.9999, 1 - 1e-15)]
+    upper = np.log([high for _, high in found if high])
+    assert (np.diff(upper) > 0).all()
+    assert upper[3] == pytest.approx(upper[1] * np.sqrt(0.1 / 0.01))
+
+
+@pytest.mark.parametrize("ends", [(-0.1, 0.3), (0.05, 0.3), (-0.3, -0.05)])
+def test_a_farther_step_has_no_bound_inside_a_nearer_one(ends: tuple[float, float]) -> None:
+    """Also where rows held out were all faster, or all slower, than predicted."""
+    skewed = replace(BANDS, known=((0.9, *ends),), new_model=((0.9, *ends),))
+    batch, context = np.meshgrid([8, 16, 64, 128, 1e6, 1e12], [512, 2048, 8192, 16384, 1e12])
+    found = skewed.factors(0.9, batch, context)
+    assert found is not None
+    low, high = found
+    assert np.isfinite([low, high]).all()
+    for axis in (0, 1):
+        assert (np.diff(low, axis=axis)[:, 1:] <= 0).all()
+        assert (np.diff(high, axis=axis)[:, 1:] >= 0).all()
+
+
 PAIR, DEPLOYED = ("vllm", "h100-sxm"), ("llama-3-8b", "16-bit", "16-bit", 1)
 NAMES = {"model": "llama-3-8b", "gpu": "h100-sxm", "engine": "vllm"}
 

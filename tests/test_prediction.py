@@ -1,5 +1,6 @@
 """`predict`, `predict_step_time`, `StepTime` and calibration files."""
 
+import copy
 import json
 import threading
 from dataclasses import replace
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import capmodel as cm
-from capmodel.calibration import CalibrationError, fit, load_calibration
+from capmodel.calibration import CalibrationError, calibration_from, fit, load_calibration
 from capmodel.datasets import make_runs
 from capmodel.evaluation import cross_validate, used_rows
 from capmodel.prediction import choose_calibration, shipped_calibrations, step_time
@@ -189,6 +190,131 @@ def test_spoiled_files_are_refused_by_name(calibration, tmp_path, spoil, said: s
     with pytest.raises(CalibrationError, match=said) as caught:
         load_calibration(path)
     assert "spoiled.json" in str(caught.value)
+
+
+JUNK = (None, True, "x", "nan", -1, float("nan"), float("inf"), 10**400, [], {}, [[1]])
+
+
+def _places(node: object, before: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+    """Where each kind of value of a file stands; of a list the last entry stands for all."""
+    inner = list(node.items()) if isinstance(node, dict) else []
+    inner += [(len(node) - 1, node[-1])] if isinstance(node, list) and node else []
+    return [before, *(place for key, value in inner for place in _places(value, (*before, key)))]
+
+
+def _with(content: dict, place: tuple, value: object) -> dict:
+    """`content` with another value at a place; what is not on the way there is shared."""
+    top = node = copy.copy(content)
+    for key in place[:-1]:
+        node[key] = copy.copy(node[key])
+        node = node[key]
+    node[place[-1]] = value
+    return top
+
+
+@pytest.fixture(scope="module")
+def small_file() -> dict:
+    """A calibration file's content, one of each kind of entry."""
+    measured, composed = (one.to_dict() for one in shipped_calibrations())
+    levels = {len(own["level"]): own for own in measured["levels"]}
+    curves = [own | {"kinds": own["kinds"][:1]} for own in composed["curves"][:1]]
+    small = {"scores": {}, "evidence": {}, "levels": list(levels.values()), "curves": curves}
+    small |= {name: measured[name][-1:] for name in ("corrections", "coverage")}
+    return json.loads(json.dumps(measured | small))
+
+
+def test_any_wrong_value_of_a_file_is_refused_or_harmless(small_file) -> None:
+    """What is read despite a wrong value predicts finite seconds and bounds about them."""
+    pair = {name: small_file["coverage"][0][name] for name in ("engine", "gpu")}
+    ask = {**pair, "batch_size": [1, 4096], "context_len": [100, 90_000], "interval": 0.9}
+    said: list[str] = []
+    for place in _places(small_file)[1:]:
+        for junk in JUNK:
+            try:
+                found = calibration_from(_with(small_file, place, junk), "spoiled.json")
+            except CalibrationError as error:
+                said.append(str(error))
+                continue
+            step = cm.predict("llama-3-8b", calibration=found, **ask)
+            assert np.isfinite(step.step_time_s).all(), (place, junk)
+            if step.low_s is not None:
+                assert (step.low_s <= step.step_time_s).all(), (place, junk)
+                assert (step.step_time_s <= step.high_s).all(), (place, junk)
+                assert np.isfinite(step.high_s).all(), (place, junk)
+    assert len(said) > 300
+    assert all(line.startswith("spoiled.json") and len(line.splitlines()) == 1 for line in said)
+    assert max(map(len, said)) < 400
+
+
+@pytest.mark.parametrize(
+    ("place", "spoil"),
+    [
+        (("coverage",), lambda own: [*own, *own]),
+        (("levels",), lambda own: [*own, own[0]]),
+        (("corrections",), lambda own: [*own, *own]),
+        (("intervals",), lambda own: [*own, own[0]]),
+        (("coverage", 0, "deployments"), lambda own: [*own, own[0]]),
+        (("coverage", 0, "deployments", 0), lambda own: [*own[:5], 1e9, *own[6:]]),
+        (("coverage", 0, "deployments", 0), lambda own: own[:7]),
+        (("coverage", 0, "batch_range"), lambda own: own[::-1]),
+        (("corrections", 0, "range"), lambda own: [1.0, -1.0]),
+        (("corrections", 0, "weights"), lambda own: own[1:]),
+        (("intervals", 0, "levels"), lambda own: [0.1, *own[1:]]),
+        (("intervals", 0, "log_factors", 0), lambda own: [0.2, 0.1]),
+        (("levels", 0, "values", 0), lambda own: -1e-9),
+        (("levels", 1, "identified"), lambda own: own[1:]),
+        (("levels", 1, "standard_errors"), lambda own: own[1:]),
+        (("levels", 1, "level"), lambda own: "vllm"),
+    ],
+)
+def test_files_that_contradict_themselves_are_refused(small_file, place, spoil) -> None:
+    value = small_file
+    for key in place:
+        value = value[key]
+    with pytest.raises(CalibrationError, match=r"f\.json"):
+        calibration_from(_with(small_file, place, spoil(value)), "f.json")
+    calibration_from(small_file, "f.json")
+
+
+@pytest.mark.parametrize("path", [5, None, b"x", "", "a\0b", "no/such/folder/x.json", "."])
+def test_paths_that_cannot_be_are_refused(calibration, path, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for use in (load_calibration, calibration.save):
+        with pytest.raises(CalibrationError):
+            use(path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_in_any_spelling_are_the_same_rows() -> None:
+    """A table that was built in Python, with the names a user would write."""
+    plain = make_runs(n=60, seed=4).assign(
+        gpu="b200-sxm", engine="tensorrt-llm", model="llama-3-8b"
+    )
+    spelled = plain.assign(gpu="b200", engine="TRTLLM", model="meta-llama/Meta-Llama-3-8B")
+    one, other = fit(plain), fit(spelled)
+    assert one.calibration_id == other.calibration_id
+    assert one.pairs == (("tensorrt-llm", "b200-sxm"),)
+    assert (one.predict(spelled) == one.predict(plain)).all()
+    shipped = shipped_calibrations()[-1]
+    for left, right in zip(
+        shipped.interval_factors(spelled), shipped.interval_factors(plain), strict=True
+    ):
+        assert (left == right).all()
+
+
+@pytest.mark.parametrize("coverage", [0, 1, np.nan, "x", True])
+def test_a_coverage_of_rows_is_a_share(calibration, coverage) -> None:
+    with pytest.raises(ValueError, match="coverage"):
+        calibration.interval_factors(make_runs(n=20, seed=4), coverage=coverage)
+
+
+def test_tables_without_rows() -> None:
+    none = make_runs(n=20, seed=4).iloc[:0]
+    for shipped in shipped_calibrations():
+        assert shipped.predict(none).shape == (0,)
+        assert shipped.interval_factors(none)[0].shape == (0,)
+        with pytest.raises(ValueError, match="without rows"):
+            shipped.adapt(none)
 
 
 def test_intervals_never_shrink_with_novelty(calibration) -> None:
