@@ -96,9 +96,11 @@ def adapted(estimator: Corrected, rows: pd.DataFrame) -> Corrected:
     """A new estimator with every engine and GPU of `rows` adapted to them."""
     coefficients = dict(estimator.physics.roofline.coefficients_)
     corrections, curves = dict(estimator.correction.corrections_), dict(estimator.curves)
+    apart = set(estimator.apart)
     for key, own in rows.groupby(["engine", "gpu"], sort=True, observed=True):
         pair = (str(key[0]), str(key[1]))
         coefficients[pair], corrections[pair], changed = adapt_pair(estimator, pair, own)
+        apart.add(pair)
         if changed is not None:
             curves[pair] = changed
     roofline = RooflineRegressor(
@@ -107,7 +109,9 @@ def adapted(estimator: Corrected, rows: pd.DataFrame) -> Corrected:
     return Corrected(
         physics=Roofline(roofline=roofline),
         correction=TrafficRegressor(corrections_=corrections),
+        shared=estimator.shared,
         curves=curves,
+        apart=frozenset(apart) if estimator.shared is not None else frozenset(),
     )
 
 

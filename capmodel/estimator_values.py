@@ -35,7 +35,9 @@ def estimator_to_dict(estimator: Corrected) -> dict[str, Any]:
     """Terms, coordinates, coefficients by level and corrections by engine and GPU."""
     roofline = estimator.physics.roofline.coefficients_
     shared = estimator.shared
-    corrections = {} if shared is not None else estimator.correction.corrections_
+    corrections = estimator.correction.corrections_
+    if shared is not None:
+        corrections = {pair: corrections[pair] for pair in sorted(estimator.apart)}
     found: dict[str, Any] = {} if shared is None else {"shared": _shared_entry(shared)}
     if estimator.curves:
         found["curves"] = [_curves_entry(key, own) for key, own in estimator.curves.items()]
@@ -65,9 +67,11 @@ def estimator_from_dict(content: dict[str, Any]) -> Corrected:
         )
     )
     shared = _shared_from(content["shared"]) if content.get("shared") is not None else None
+    apart: frozenset[tuple[str, str]] = frozenset()
     if shared is not None:
+        apart = frozenset(correction.corrections_)
         for key in roofline.coefficients_:
-            if len(key) == 2:
+            if len(key) == 2 and key not in apart:
                 correction.corrections_[key[0], key[1]] = shared.local(key[0], key[1])
     curves = unique(
         "curves of",
@@ -75,8 +79,9 @@ def estimator_from_dict(content: dict[str, Any]) -> Corrected:
          for entry in listed("curves", content.get("curves", []))),
     )  # fmt: skip
     return Corrected(
-        physics=Roofline(roofline=roofline), correction=correction, shared=shared, curves=curves
-    )
+        physics=Roofline(roofline=roofline), correction=correction, shared=shared, curves=curves,
+        apart=apart,
+    )  # fmt: skip
 
 
 def _pair(entry: dict[str, Any]) -> tuple[str, str]:

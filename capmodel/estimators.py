@@ -23,7 +23,7 @@ from capmodel.pooling import (
     shared_correction,
     versions_mixed,
 )
-from capmodel.regressor import ROOFLINE, LocalCorrection, TrafficRegressor
+from capmodel.regressor import ROOFLINE, LocalCorrection, TrafficRegressor, pairs_of
 from capmodel.roofline import RooflineRegressor
 from capmodel.shapes import ModelShape
 from capmodel.splits import split_named, split_runs, why_absent
@@ -86,9 +86,10 @@ class Corrected:
     correction: TrafficRegressor = field(default_factory=TrafficRegressor)
     shared: SharedCorrection | None = None
     curves: dict[tuple[str, str], KernelCurves] = field(default_factory=dict, repr=False)
+    apart: frozenset[tuple[str, str]] = frozenset()
 
     def fit(self, featured: pd.DataFrame, step_time_s: Array) -> "Corrected":
-        fit = Corrected._fit_apart
+        fit, self.apart = Corrected._fit_apart, frozenset()
         if versions_mixed(featured) and self._wins(Corrected._fit_pooled, featured, step_time_s):
             fit = Corrected._fit_pooled
         elif steady(featured).all():
@@ -102,13 +103,13 @@ class Corrected:
         rows = self._with_roofline(featured)
         if self.shared is None:
             return self.correction.predict(rows.assign(**{ROOFLINE: self._with_curves(rows)[0]}))
-        return np.asarray(rows[ROOFLINE].to_numpy(float) * np.exp(self.shared(rows)[0]))
+        return np.asarray(rows[ROOFLINE].to_numpy(float) * np.exp(self._by_shared(rows)[0]))
 
     def similarity(self, featured: pd.DataFrame) -> Array:
         """How near each row stands to fitted ones, 1 to 0, (rows,)."""
         rows = self._with_roofline(featured)
         if self.shared is not None:
-            return self.shared(rows)[1]
+            return self._by_shared(rows)[1]
         return np.maximum(self.correction.correct(rows)[1], self._with_curves(rows)[1])
 
     def kernels(
@@ -188,6 +189,15 @@ class Corrected:
             physics=Roofline(roofline=replace(self.physics.roofline, coefficients_={})),
             correction=replace(self.correction, corrections_={}),
         )
+
+    def _by_shared(self, rows: pd.DataFrame) -> tuple[Array, Array]:
+        """Log correction and similarity where pairs share one, (rows,) each."""
+        assert self.shared is not None  # noqa: S101
+        value, near = self.shared(rows)
+        for pair, own in pairs_of(rows) if self.apart else ():
+            if pair in self.apart:
+                value[own], near[own] = self.correction.correct(rows.iloc[own])
+        return value, near
 
     def _with_curves(self, rows: pd.DataFrame) -> tuple[Array, Array]:
         """The roofline times what curves say [s], and how near fitted kernels are, (rows,)."""

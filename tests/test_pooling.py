@@ -101,3 +101,16 @@ def test_a_step_is_what_rows_of_an_untold_version_are_predicted(rows, calibratio
         assert found > expected * (1 - 1e-6)
         if step.rising is None:
             assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_adapting_one_pair_leaves_the_versions_of_others_told_apart(rows, calibration):
+    pair = calibration.pairs[0]
+    own = ((rows["engine"] == pair[0]) & (rows["gpu"] == pair[1])).to_numpy()
+    mine = rows[own]
+    slower = {"step_time_s": 1.5 * mine["step_time_s"], "throughput_tok_s": np.nan}
+    new = calibration.adapt(mine.assign(**slower).iloc[:8])
+    assert (new.predict(rows)[~own] == calibration.predict(rows)[~own]).all()
+    assert np.median(new.predict(mine) / calibration.predict(mine)) > 1.2
+    again = calibration_from(json.loads(json.dumps(new.to_dict())))
+    assert again.calibration_id == new.calibration_id
+    assert again.predict(rows) == pytest.approx(new.predict(rows), rel=1e-5)
