@@ -20,6 +20,7 @@ from capmodel.estimators import Corrected
 from capmodel.evaluation import used_rows
 from capmodel.ingest import read_runs
 from capmodel.suggestion import covariance, most_telling
+from capmodel.words import one_line
 
 COUNTS = (3, 5, 8, 12, 20)
 MOST = 300  # rows of one pair that a design chooses among, and that draws are graded on
@@ -67,8 +68,13 @@ def main() -> None:
     parser.add_argument("--figure", type=Path)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    rows = used_rows(read_runs(asked.runs)).reset_index(drop=True)
+    try:
+        rows = used_rows(read_runs(asked.runs)).reset_index(drop=True)
+    except ValueError as error:
+        parser.error(one_line(error))
     groups = rows.groupby(["engine", "gpu"], observed=True).indices
+    if len(groups) < 2 or asked.draws < 1:
+        parser.error("one draw and two engines or GPUs are needed at least: one is left out")
     found: list[dict[str, object]] = []
     for place, (pair, own) in enumerate(groups.items(), start=1):
         print(f"  {place}/{len(groups)} {' on '.join(pair)}", file=sys.stderr, flush=True)

@@ -9,7 +9,7 @@ intervals as they are and, to compare with, for those of unseen models throughou
 RUNS: by default the bundled runs; CALIBRATION: whose bounds are tried, by default the shipped one.
 """
 
-import sys
+import argparse
 from importlib.resources import files
 
 import numpy as np
@@ -22,17 +22,27 @@ from capmodel.estimators import Corrected
 from capmodel.evaluation import used_rows
 from capmodel.ingest import read_runs
 from capmodel.intervals import Intervals
+from capmodel.words import one_line
 
 LIMITS = {"batch_size": (1, 8, 32), "context_len": (256, 512, 4096)}
 COVERAGE, FEWEST = 0.9, 30
 
 
 def main() -> None:
-    given = sys.argv[1:]
-    rows = used_rows(read_runs(given[0]) if given else load_silicon_runs())
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", nargs="?", help="a runs table; by default the bundled runs")
+    parser.add_argument("calibration", nargs="?", help="whose bounds are tried on RUNS")
+    asked = parser.parse_args()
+    if asked.runs and not asked.calibration:
+        parser.error("RUNS without CALIBRATION; give both, or neither")
     shipped = files("capmodel") / "calibrations" / "silicon.json"
-    calibration = cm.load_calibration(given[1] if given else str(shipped))
-    assert calibration.intervals is not None, "the calibration has no intervals"
+    try:
+        rows = used_rows(read_runs(asked.runs) if asked.runs else load_silicon_runs())
+        calibration = cm.load_calibration(asked.calibration or str(shipped))
+    except ValueError as error:
+        parser.error(one_line(error))
+    if calibration.intervals is None:
+        parser.error(f"{asked.calibration} has no intervals; fit it without --no-grade")
     print(f"{'fitted up to':20} {'doublings':>9} {'rows':>6} {'MAPE':>6}  inside 90 %: "
           "as of unseen models, as they are")  # fmt: skip
     for column, limits in LIMITS.items():
