@@ -128,8 +128,10 @@ def _farther(bound: float, stretch: Array, side: float) -> Array:
 
 
 def _beyond(values: Array, low: float, high: float) -> Array:
-    over = np.where(values > high * TOLERANCE, np.log2(values / high), 0.0)
-    return over + np.where(values < low / TOLERANCE, np.log2(low / values), 0.0)
+    over, under = np.maximum(values / high, 1.0), np.maximum(low / values, 1.0)
+    return np.where(over > TOLERANCE, np.log2(over), 0.0) + np.where(
+        under > TOLERANCE, np.log2(under), 0.0
+    )
 
 
 def _hull(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:

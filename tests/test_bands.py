@@ -49,6 +49,12 @@ def test_doublings_beyond_all_rows_add_up(step: tuple[float, float], stretch: fl
     assert width(BANDS, *step) == pytest.approx(0.18 * stretch)
 
 
+def test_ranges_without_an_end_are_left_by_nothing(recwarn: pytest.WarningsRecorder) -> None:
+    everything = Reach((0.0, np.inf), (0.0, np.inf))
+    assert not np.any(everything.doublings(np.array([1e-3, 1e12]), np.array([1.0, 1e12])))
+    assert not recwarn.list
+
+
 def test_what_no_held_out_rows_tell_is_no_narrower() -> None:
     untold = replace(BANDS, new_model=())
     assert width(untold, 8, 2048) == pytest.approx(0.09)
