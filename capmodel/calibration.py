@@ -208,8 +208,8 @@ class Calibration:
                 missed = left_out_residuals(self.estimator, own)
                 intervals = with_few_rows(intervals, pair, missed)
         return replace(
-            self, name=name or f"{self.name}-adapted", estimator=adapted(self.estimator, rows),
-            n_rows=self.n_rows + len(rows), command=command, date=date, coverage=coverage,
+            self, name=_named(name or f"{self.name}-adapted"),
+            estimator=adapted(self.estimator, rows), n_rows=self.n_rows + len(rows), command=command, date=date, coverage=coverage,
             sources=tuple(sorted({*self.sources, *_sources(rows)})),
             intervals=intervals,
         )  # fmt: skip
@@ -327,7 +327,7 @@ def fit(
     set_aside: rows by rule that the checks took out before, for the record.
     Raises ValueError when no row is left, FitError when the rows cannot identify anything.
     """
-    min_rows = number("min_rows", min_rows, COUNT)
+    min_rows, name = number("min_rows", min_rows, COUNT), _named(name)
     if grade_card is not None:
         instance("grade_card", grade_card, GradeCard)
     rows = used_rows(runs)
@@ -341,6 +341,11 @@ def fit(
         scores=grade_card.to_dict() if grade_card is not None else {},
         evidence=_evidence(grade_card, set_aside),
     )  # fmt: skip
+
+
+def _named(name: object) -> str:
+    """A calibration's name on one line, as its file will hold it. Raises ValueError."""
+    return one_line(text("name", name, "a text"))
 
 
 def _several(model: str | Sequence[str]) -> Sequence[str]:

@@ -414,3 +414,11 @@ def test_a_calibration_keeps_what_a_reader_asks_for(calibration, tmp_path) -> No
         calibration.scores["random"]["regressor"]["mape"], rel=0.5
     )
     assert set(kept) >= {"noise_floor_mape", "absent_splits"}
+
+
+def test_a_calibration_s_name_is_a_text_on_one_line() -> None:
+    rows = used_rows(make_runs(n=60, seed=0))
+    assert fit(rows, name="two\nlines").name == r"two\nlines"
+    for name in (5, "", None):
+        with pytest.raises(ValueError, match="Got name="):
+            fit(rows, name=name)  # type: ignore[arg-type]
