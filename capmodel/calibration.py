@@ -209,7 +209,8 @@ class Calibration:
                 intervals = with_few_rows(intervals, pair, missed)
         return replace(
             self, name=_named(name or f"{self.name}-adapted"),
-            estimator=adapted(self.estimator, rows), n_rows=self.n_rows + len(rows), command=command, date=date, coverage=coverage,
+            estimator=adapted(self.estimator, rows), n_rows=self.n_rows + len(rows),
+            command=command, date=date, coverage=coverage,
             sources=tuple(sorted({*self.sources, *_sources(rows)})),
             intervals=intervals,
         )  # fmt: skip
