@@ -24,7 +24,7 @@ _HOMES = {
     "Calibration": "capmodel.calibration",
     "StepTime": "capmodel.steptime",
     "fit": "capmodel.calibration",
-    "load_calibration": "capmodel.calibration",
+    "load_calibration": "capmodel.loading",
     "Prediction": "capmodel.prediction",
     "predict": "capmodel.prediction",
     "predict_step_time": "capmodel.prediction",

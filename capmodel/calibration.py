@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from capmodel import filed
 from capmodel.adaptation import adapted, left_out_residuals
 from capmodel.arguments import COUNT, GPUS, SHARE, Span, instance, number, numbers, text
 from capmodel.bands import Bands
@@ -25,9 +24,7 @@ from capmodel.coverage import Coverage, catalogue_name, coverage_of, joined, wit
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
 from capmodel.engines import known_engine
 from capmodel.estimator_values import (
-    estimator_from_dict,
     estimator_to_dict,
-    of_this_design,
     rounded,
 )
 from capmodel.estimators import Corrected, Roofline
@@ -259,7 +256,7 @@ class Calibration:
 
     def save(self, path: str | Path) -> None:
         """Write the calibration as JSON, whole or not at all. Raises CalibrationError."""
-        target = _path(path)
+        target = file_path(path)
         partial = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:
             partial.write_text(json.dumps(self.to_dict(), indent=1), encoding="utf-8")
@@ -373,72 +370,11 @@ def _evidence(card: GradeCard | None, set_aside: Mapping[str, int] | None) -> di
     return found
 
 
-def load_calibration(path: str | Path) -> Calibration:
-    """Read the calibration that `Calibration.save` wrote to `path`.
-
-    Raises CalibrationError naming what is wrong.
-    """
-    where, file = one_line(path), _path(path)
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise CalibrationError(f"calibration {where} is not there; check the name") from error
-    except (OSError, UnicodeDecodeError, RecursionError) as error:
-        raise CalibrationError(f"calibration {where} cannot be read: {one_line(error)}") from error
-    except json.JSONDecodeError as error:
-        raise CalibrationError(
-            f"calibration {where} is not whole JSON (line {error.lineno}): fit it again"
-        ) from error
-    return calibration_from(content, where)
-
-
-def _path(path: object) -> Path:
+def file_path(path: object) -> Path:
+    """`path` of a file. Raises CalibrationError."""
     if not isinstance(path, str | Path) or not Path(path).name or "\0" in str(path):
         raise CalibrationError(f"Got path={shown(path)}, but expected the name of a file")
     return Path(path)
-
-
-def calibration_from(content: Any, where: str = "calibration") -> Calibration:
-    """A calibration from the content of its file. Raises CalibrationError."""
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise CalibrationError(f"{where} is no capmodel calibration (format is not {FORMAT!r})")
-    version = content.get("version")
-    if version != VERSION or isinstance(version, bool):
-        raise CalibrationError(
-            f"{where} has version {shown(version)}, but this capmodel reads version {VERSION}; "
-            "install the capmodel that wrote it, or fit it again"
-        )
-    if not of_this_design(content):
-        raise CalibrationError(
-            f"{where} was fitted with other terms than this capmodel has; fit it again"
-        )
-    try:
-        return _from_content(content)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CalibrationError(
-            f"{where} lacks a part or holds a wrong one: {shown(error, 300)}"
-        ) from error
-
-
-def _from_content(content: dict[str, Any]) -> Calibration:
-    intervals = content["intervals"]
-    return Calibration(
-        name=filed.text("name", content["name"]),
-        estimator=estimator_from_dict(content),
-        n_rows=filed.count("rows", content["rows"]),
-        sources=filed.texts("sources", content["sources"]),
-        command=filed.text("command", content["command"]),
-        date=filed.text("date", content.get("date", "")),
-        coverage=filed.unique(
-            "coverage of",
-            (((filed.text("engine", entry["engine"]), filed.text("gpu", entry["gpu"])),
-              Coverage.from_dict(entry))
-             for entry in filed.listed("coverage", content["coverage"])),
-        ),
-        intervals=None if intervals is None else Intervals.from_dict(intervals),
-        scores=filed.mapped("scores", content.get("scores", {})),
-        evidence=filed.mapped("evidence", content.get("evidence", {})),
-    )  # fmt: skip
 
 
 def _positions(rows: pd.DataFrame) -> dict[tuple[str, str], npt.NDArray[np.intp]]:

@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from capmodel.arguments import GPUS, POSITIVE, SHARE, number, numbers, one_or_many, optional
-from capmodel.calibration import METHODS, Calibration, load_calibration
+from capmodel.calibration import METHODS, Calibration
 from capmodel.ceiling import ceiling
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
 from capmodel.engines import engine_doubt, known_engine
 from capmodel.gpus import Gpu, GpuLike, load_gpu
 from capmodel.kvcache import check_tp
+from capmodel.loading import load_calibration
 from capmodel.own_folder import State, own_folder
 from capmodel.roofline import FAMILIES
 from capmodel.shapes import ModelLike, ModelShape, load_shape

@@ -11,10 +11,11 @@ from click.testing import CliRunner
 
 import capmodel as cm
 from capmodel.adaptation import SCATTER, adapted, prior_of
-from capmodel.calibration import Calibration, fit, load_calibration
+from capmodel.calibration import Calibration, fit
 from capmodel.cli.fit import command
 from capmodel.datasets import make_runs
 from capmodel.evaluation import cross_validate, used_rows
+from capmodel.loading import load_calibration
 from capmodel.roofline import PRIOR, RooflineCoefficients, RooflineRegressor
 from capmodel.suggestion import conditioned, covariance, feasible_steps, most_telling, suggest
 

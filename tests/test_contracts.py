@@ -37,7 +37,7 @@ FLOORS = (
      "bands", "steptime", "coverage", "profile", "saturation", "ceiling"},
     {"conformal", "estimators", "evaluation", "adaptation", "suggestion", "pooling",
      "identifiability", "estimator_values"},
-    {"intervals", "calibration", "prediction"},
+    {"intervals", "calibration", "loading", "prediction"},
     {"workload", "simulation", "planner", "costs"},
     {"plots", "report", "milestones", "mainjob", "notebooks"},
     {"cli", "service", "__main__"},

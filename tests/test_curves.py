@@ -7,13 +7,14 @@ import pandas as pd
 import pytest
 
 import capmodel as cm
-from capmodel.calibration import CalibrationError, calibration_from, fit
+from capmodel.calibration import CalibrationError, fit
 from capmodel.curves import fit_curves, kernels_of
 from capmodel.datasets import load_silicon_runs, make_runs
 from capmodel.estimators import Corrected
 from capmodel.evaluation import used_rows
 from capmodel.features import deployments
 from capmodel.kernel_rows import steady
+from capmodel.loading import calibration_from
 from capmodel.operators import operators
 
 

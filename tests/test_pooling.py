@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import capmodel as cm
-from capmodel.calibration import CalibrationError, calibration_from
+from capmodel.calibration import CalibrationError
 from capmodel.estimators import Corrected
 from capmodel.evaluation import cross_validate, used_rows
 from capmodel.features import shape_of_row
+from capmodel.loading import calibration_from
 from capmodel.pooling import pooled_coefficients, versions_mixed
 
 

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import capmodel as cm
-from capmodel.calibration import CalibrationError, calibration_from, fit, load_calibration
+from capmodel.calibration import CalibrationError, fit
 from capmodel.datasets import make_runs
 from capmodel.evaluation import cross_validate, used_rows
+from capmodel.loading import calibration_from, load_calibration
 from capmodel.prediction import choose_calibration, shipped_calibrations, step_time
 
 ASK = {"batch_size": 32, "context_len": 4096}

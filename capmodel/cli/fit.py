@@ -132,7 +132,7 @@ def command(
 
 def _base(name: str | None) -> "Calibration":
     """The calibration to start from: a shipped one by its name, a file, or the first shipped."""
-    from capmodel.calibration import load_calibration
+    from capmodel.loading import load_calibration
     from capmodel.prediction import shipped_calibrations
 
     shipped = {own.name: own for own in shipped_calibrations()}

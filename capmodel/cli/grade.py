@@ -37,13 +37,13 @@ def command(
     as_json: bool,
 ) -> int:
     """Cross-validate RUNS; or fit RUNS and grade --test; or grade RUNS with --calibration."""
-    from capmodel.calibration import load_calibration
     from capmodel.cli.progress import progress_bar
     from capmodel.cli.tables import print_aside, print_card, print_used
     from capmodel.cli.terminal import terminal
     from capmodel.datasets.default import default_runs_path
     from capmodel.evaluation import cross_validate, grade_calibration, grade_test, used_rows
     from capmodel.ingest import read_runs
+    from capmodel.loading import load_calibration
     from capmodel.quality import screen_runs
 
     if hidden is not None and calibration is not None:

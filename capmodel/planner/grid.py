@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capmodel.arguments import COUNT, Span, number
-from capmodel.calibration import Calibration, load_calibration
+from capmodel.calibration import Calibration
 from capmodel.engines import known_engine
 from capmodel.gpus import Gpu
+from capmodel.loading import load_calibration
 from capmodel.planner.candidate import candidates
 from capmodel.planner.replica import Setting
 from capmodel.prediction import choose_calibration

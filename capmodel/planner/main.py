@@ -6,10 +6,10 @@ from os import PathLike
 from pathlib import Path
 
 from capmodel.arguments import FRACTION, flag, number, optional
-from capmodel.calibration import load_calibration
 from capmodel.costs import PRICE
 from capmodel.engines import known_engine
 from capmodel.gpus import load_gpu
+from capmodel.loading import load_calibration
 from capmodel.memory import MEMORY_FRACTION
 from capmodel.planner.candidate import Candidate, GpuLike, candidates
 from capmodel.planner.clients import client_cap

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
-from capmodel.calibration import Calibration, calibration_from
+from capmodel.calibration import Calibration
 from capmodel.gpus import Gpu, load_gpu
+from capmodel.loading import calibration_from
 from capmodel.service.errors import EXPECTED_OF, Refused, problem, refused_by_package
 from capmodel.shapes import ModelShape, load_shape
 from capmodel.shapes.catalogue import find_shape
