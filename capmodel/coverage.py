@@ -20,8 +20,6 @@ from capmodel.words import shown
 Array = npt.NDArray[np.float64]
 
 _WIDE = {"bf16": "16-bit", "fp16": "16-bit"}
-
-
 # Model, dtypes of weights and cache, tp.
 Deployed = tuple[str, str, str, int]
 

@@ -19,14 +19,14 @@ from capmodel.regressor import matern, spread_out
 Array = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
 
-# Points that carry a kind's curve, spread evenly.
+# Points that carry a kind's curve, spread evenly, and how many are looked at to find them.
 LANDMARKS = {"matmul": 220, "attention": 220, "latent": 60, "experts": 120, "reduce": 60,
              "step": 20}  # fmt: skip
+MOST_LOOKED_AT = 1200
 # Scatter of the rows against the size of the curves, and how much freer levels are.
-MOST_LOOKED_AT = 1200  # of a kind's points, to find them
 RIDGE, LOOSE = 0.01, 10.0
-# Rounds of the fit: how stiff the curves are, and one row in how many is looked at. It is
-# done when a round with loose ones gains less than a share SETTLED.
+# Rounds of the fit: how stiff the curves are, and one row in how many is looked at. It is done when
+# a round with loose ones gains less than a share SETTLED.
 ROUNDS = ((0.3, 4), (0.03, 2), *4 * ((0.0, 1),))
 SETTLED = 0.3
 LEAST = 0.003  # of the textbook, before the rows are looked at closely
