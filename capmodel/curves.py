@@ -7,14 +7,14 @@ engine and GPU are fitted at once to the logarithms of its steps (Gauss-Newton),
 be measured kernel by kernel, and a model that was never run is predicted from kernels that were.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from capmodel.operators import KINDS, Operator, evaluate
-from capmodel.regressor import matern, spread_out
+from capmodel.regressor import Floats, blocks, decayed, matern, spread_out, squares
 
 Array = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
@@ -31,6 +31,10 @@ ROUNDS = ((0.3, 4), (0.03, 2), *4 * ((0.0, 1),))
 SETTLED = 0.3
 LEAST = 0.003  # of the textbook, before the rows are looked at closely
 JITTER = 1e-6
+# Up to this norm of its weights a curve is read in single precision, a third of the time. That is
+# off by 3e-8 of the norm, 1e-7 at worst; by less than a millionth of a step of several kinds.
+SINGLE = 15.0
+SPARSE = 16  # codes per entry beyond which numbering them by a table does not pay
 FARTHEST = 6.0  # of a curve, in the logarithm
 
 
@@ -45,12 +49,22 @@ class Curve:
     weights: Array
     level: float
 
-    def __call__(self, points: Array, scale: Array) -> tuple[Array, Array]:
-        """Log factor and similarity to the landmarks at points (n, d), each (n,)."""
+    def __call__(self, points: Array, scale: Array, group: Places) -> tuple[Array, Array]:
+        """Log factor and similarity to the landmarks at points (n, d), each (n,).
+
+        group: (n,) which points differ in their first coordinate alone, numbered in order. A
+        squared distance is a sum over coordinates, so what they share is found once per group.
+        """
+        scaled = points * scale
+        first, along = np.unique(scaled[:, 0], return_inverse=True)
+        starts = np.flatnonzero(np.diff(group, prepend=-1))
+        shared: Floats = squares(scaled[starts, 1:], self.landmarks[:, 1:])
+        own: Floats = squares(first[:, None], self.landmarks[:, :1])
+        if self.weights @ self.weights <= SINGLE**2:
+            shared, own = shared.astype(np.float32), own.astype(np.float32)
         value, near = np.empty(len(points)), np.empty(len(points))
-        for start in range(0, len(points), 1024):
-            rows = slice(start, start + 1024)
-            kernel = matern(points[rows] * scale, self.landmarks)
+        for rows in blocks(len(points), len(self.landmarks)):
+            kernel = decayed(shared[group[rows]] + own[along[rows]])
             value[rows] = kernel @ self.weights
             near[rows] = kernel.max(axis=1)
         return np.clip(value + self.level, -FARTHEST, FARTHEST), near
@@ -58,15 +72,23 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The kernels of n steps, all of one kind together. One entry per kernel, not per step.
+    """The kernels of n steps, all of one kind together.
 
-    step: (k,) position of the step; count: (k,); seconds: (k,) by the textbook; points: (k, d).
+    One entry per kernel of a step: step: (k,) position of the step; count: (k,) equal ones;
+    point: (k,) which point it stands at. One per point: points: (p, d); seconds: (p,) by the
+    textbook; group: (p,) which points differ in their first coordinate alone, in order.
     """
 
     step: Places
     count: Array
-    seconds: Array
+    point: Places
     points: Array
+    seconds: Array
+    group: Places
+
+    def spent(self, log_factor: Array) -> Array:
+        """Seconds of each entry, (k,). log_factor: (p,) on the textbook at each point."""
+        return np.asarray(self.count * (self.seconds * np.exp(log_factor))[self.point])
 
 
 Steps = dict[str, Kernels]
@@ -90,14 +112,12 @@ class KernelCurves:
         """Of n steps [s], and how near their kernels are to fitted ones (1 to 0), each (n,)."""
         total, near = np.zeros(n), np.zeros(n)
         for kind, own in steps.items():
-            value, close = np.zeros(len(own.step)), np.zeros(len(own.step))
+            value, close = np.zeros(len(own.points)), np.zeros(len(own.points))
             if kind in self.curves:
-                points, back = _distinct(own.points)
-                found = self.curves[kind](points, scale_of(kind))
-                value, close = found[0][back], found[1][back]
-            spent = own.count * own.seconds * np.exp(value)
+                value, close = self.curves[kind](own.points, scale_of(kind), own.group)
+            spent = own.spent(value)
             total += np.bincount(own.step, spent, n)
-            near += np.bincount(own.step, spent * close, n)
+            near += np.bincount(own.step, spent * close[own.point], n)
         return self.scale * total, near / np.maximum(total, 1e-300)
 
     def factor(self, seconds: Array, roofline_s: Array) -> Array:
@@ -113,23 +133,91 @@ def scale_of(kind: str) -> Array:
 def kernels_of(
     deployments: Sequence[tuple[Operator, ...]], which: Places, batch: Array, context_len: Array
 ) -> Steps:
-    """Kernels of steps. which: (n,) deployment of each step; batch, context_len: (n,)."""
-    order = np.argsort(which, kind="stable")
-    ends = np.searchsorted(which[order], np.arange(len(deployments) + 1))
-    gathered: dict[str, list[tuple[Places, Operator]]] = {}
-    for number, own in enumerate(deployments):
-        rows = order[ends[number] : ends[number + 1]]
-        for one in own if len(rows) else ():
-            gathered.setdefault(one.kind, []).append((rows, one))
-    found: Steps = {}
-    for kind, parts in gathered.items():
-        sizes = [len(rows) for rows, _ in parts]
-        step = np.concatenate([rows for rows, _ in parts])
-        traits = np.repeat(np.array([one.traits for _, one in parts]), sizes, axis=0)
-        count = np.repeat([float(one.count) for _, one in parts], sizes)
-        seconds, points = evaluate(kind, traits, batch[step], context_len[step])
-        found[kind] = Kernels(step, count, seconds, points)
+    """Kernels of steps. which: (n,) deployment of each step; batch, context_len: (n,).
+
+    A kernel that several deployments have, or several steps at one batch, is one point.
+    """
+    return kernels_at(by_kind(deployments), which, batch, context_len)
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """Operators of one kind of all deployments, those of a deployment side by side.
+
+    first, n: (deployments,) where its own begin, and how many; number, count: (operators,) which
+    of `traits` it has, and how many equal ones; traits: (distinct, traits of the kind).
+    """
+
+    first: Places
+    n: Places
+    number: Places
+    count: Array
+    traits: Array
+
+    def at(self, which: Places) -> tuple[Places, Places]:
+        """Of steps of deployments `which`, each operator's step and its place here, (k,) each."""
+        n = self.n[which]
+        step = np.repeat(np.arange(len(which)), n)
+        skipped = self.first[which] - np.cumsum(n) + n
+        return step, np.arange(len(step)) + skipped[step]
+
+
+def by_kind(deployments: Sequence[tuple[Operator, ...]]) -> dict[str, Owned]:
+    """The operators of deployments, equal ones numbered alike."""
+    known: dict[str, dict[tuple[float, ...], int]] = {kind: {} for kind in KINDS}
+    listed: dict[str, tuple[list[int], list[int], list[float]]] = {
+        kind: ([], [], []) for kind in KINDS
+    }
+    for place, own in enumerate(deployments):
+        for one in own:
+            numbers, (places, number, count) = known[one.kind], listed[one.kind]
+            places.append(place)
+            number.append(numbers.setdefault(one.traits, len(numbers)))
+            count.append(one.count)
+    found = {}
+    for kind, (places, number, count) in listed.items():
+        if places:
+            n = np.bincount(places, minlength=len(deployments))
+            traits = np.array(list(known[kind]))
+            found[kind] = Owned(np.cumsum(n) - n, n, np.array(number), np.array(count), traits)
     return found
+
+
+def kernels_at(
+    owned: Mapping[str, Owned], which: Places, batch: Array, context_len: Array
+) -> Steps:
+    """`kernels_of` deployments whose operators are listed."""
+    batches, at_batch = np.unique(batch, return_inverse=True)
+    contexts, at_context = np.unique(context_len, return_inverse=True)
+    found: Steps = {}
+    for kind, own in owned.items():
+        step, entry = own.at(which)
+        if not len(step):
+            continue
+        # Numbers stand for coordinates: of the operator, then the context, then the batch.
+        n, seen = (len(contexts), at_context[step]) if KINDS[kind].grows else (1, 0)
+        shared, group = numbered(own.number[entry] * n + seen)
+        both, point = numbered(group * len(batches) + at_batch[step])
+        of_group, of_batch = np.divmod(both, len(batches))
+        operator, context = np.divmod(shared[of_group], n)
+        given = own.traits[operator], batches[of_batch], contexts[context]
+        seconds, points = evaluate(kind, *given)
+        found[kind] = Kernels(step, own.count[entry], point, points, seconds, of_group)
+    return found
+
+
+def numbered(codes: Places) -> tuple[Places, Places]:
+    """The different codes from 0 on, ascending, and which of them each is."""
+    size = int(codes.max(initial=-1)) + 1
+    if size > SPARSE * len(codes):
+        distinct, which = np.unique(codes, return_inverse=True)
+        return distinct, which
+    there = np.zeros(size, dtype=bool)  # a table of all codes: nothing is sorted
+    there[codes] = True
+    distinct = np.flatnonzero(there)
+    place = np.empty(size, dtype=np.intp)
+    place[distinct] = np.arange(len(distinct))
+    return distinct, place[codes]
 
 
 def fit_curves(
@@ -152,7 +240,8 @@ def _levels(steps: Steps, step_time_s: Array) -> dict[str, float]:
     from scipy.optimize import nnls
 
     n = len(step_time_s)
-    spent = [np.bincount(own.step, own.count * own.seconds, n) for own in steps.values()]
+    flat = [(own.step, own.spent(np.zeros(len(own.points)))) for own in steps.values()]
+    spent = [np.bincount(step, seconds, n) for step, seconds in flat]
     found, _ = nnls(np.column_stack(spent) / step_time_s[:, None], np.ones(n))
     return dict(zip(steps, np.log(np.maximum(found, LEAST)).tolist(), strict=True))
 
@@ -228,7 +317,8 @@ class _Basis:
 
     def __init__(self, kind: str, own: Kernels) -> None:
         self.own = own
-        self.points, self.back = _distinct(own.points)
+        self.points, places = _distinct(own.points)
+        self.back, self.places = places[own.point], places
         scaled = self.points * scale_of(kind)
         some = scaled[:: 1 + len(scaled) // MOST_LOOKED_AT]
         self.landmarks = some[spread_out(some, LANDMARKS[kind])].round(4)
@@ -243,8 +333,8 @@ class _Basis:
 
     def spent(self, given: Array) -> Array:
         """Seconds of each kernel entry, (k,)."""
-        value = np.clip(self.columns @ given, -FARTHEST, FARTHEST)[self.back]
-        return np.asarray(self.own.count * self.own.seconds * np.exp(value))
+        value = np.clip(self.columns @ given, -FARTHEST, FARTHEST)
+        return self.own.spent(value[self.places])
 
     def pull(self, spent: Array, total: Array, every: int) -> Array:
         """Change of one step in `every`, its log time per unit of each column, (n, width)."""

@@ -43,10 +43,14 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of kernel. coordinates: name to how far apart two kernels are per unit of it."""
+    """A kind of kernel. coordinates: name to how far apart two kernels are per unit of it.
+
+    Only the first of them depends on the batch. grows: whether any depends on the context.
+    """
 
     evaluate: Callable[[Array, Array, Array], tuple[Array, Array]]
     coordinates: dict[str, float]
+    grows: bool = False
 
 
 @lru_cache(maxsize=4096)
@@ -240,8 +244,10 @@ KINDS = {
     "attention": Kind(_attention, {
         "batch": 0.3, "context": 0.3, "heads": 0.4, "kv_heads": 0.4, "head_dim": 0.7,
         "narrow cache": 1.0, "window": 1.0,
-    }),
-    "latent": Kind(_latent, {"batch": 0.3, "context": 0.3, "heads": 0.4, "narrow cache": 1.0}),
+    }, grows=True),
+    "latent": Kind(
+        _latent, {"batch": 0.3, "context": 0.3, "heads": 0.4, "narrow cache": 1.0}, grows=True
+    ),
     "experts": Kind(_experts, {
         "batch": 0.35, "hidden": 0.35, "width": 0.35, "experts": 0.35, "top_k": 0.35, **_TOLD
     }),

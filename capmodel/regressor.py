@@ -10,12 +10,14 @@ The roofline reaches this module as a column, `ROOFLINE`; it knows no roofline o
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 Array = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.floating[Any]]  # of single or double precision
 
 ROOFLINE = "roofline_s"
 
@@ -94,33 +96,47 @@ class LocalCorrection:
     low: float
     high: float
 
-    def __call__(self, points: Array, block: int = 1024) -> tuple[Array, Array]:
-        """Log correction and similarity at points (rows, d), each (rows,).
-
-        block: rows worked on at once; few enough for the processor's cache.
-        """
+    def __call__(self, points: Array) -> tuple[Array, Array]:
+        """Log correction and similarity at points (rows, d), each (rows,)."""
         value, near = np.empty(len(points)), np.empty(len(points))
-        for start in range(0, len(points), block):
-            kernel = matern(points[start : start + block], self.landmarks)
-            value[start : start + block] = kernel @ self.weights
-            near[start : start + block] = kernel.max(axis=1)
+        for rows in blocks(len(points), len(self.landmarks)):
+            kernel = decayed(squares(points[rows], self.landmarks))
+            value[rows] = kernel @ self.weights
+            near[rows] = kernel.max(axis=1)
         return np.clip(value, self.low, self.high), near
+
+
+def blocks(n: int, width: int) -> Iterator[slice]:
+    """Slices of n rows of `width` numbers each, few enough for a core's own cache."""
+    at_once = max(1, 32768 // max(width, 1))
+    for start in range(0, n, at_once):
+        yield slice(start, start + at_once)
 
 
 def matern(left: Array, right: Array) -> Array:
     """Matern 5/2 kernel of unit length, (len(left), len(right))."""
-    distance = left @ (-10.0 * right.T)  # of 5 times the squared distance; worked on in place
-    distance += 5.0 * (right**2).sum(axis=1)
-    distance += 5.0 * (left**2).sum(axis=1)[:, None]
-    np.maximum(distance, 0.0, out=distance)
-    kernel = distance / 3.0
-    np.sqrt(distance, out=distance)
-    kernel += distance
-    kernel += 1.0
-    np.negative(distance, out=distance)
-    np.exp(distance, out=distance)
-    kernel *= distance
-    return np.asarray(kernel)
+    kernel = np.empty((len(left), len(right)))
+    for rows in blocks(*kernel.shape):
+        kernel[rows] = decayed(squares(left[rows], right))
+    return kernel
+
+
+def squares(left: Array, right: Array) -> Array:
+    """5 times the squared distances, (len(left), len(right))."""
+    found = left @ (-10.0 * right.T)
+    found += 5.0 * (right**2).sum(axis=1)
+    found += 5.0 * (left**2).sum(axis=1)[:, None]
+    return np.maximum(found, 0.0, out=found)
+
+
+def decayed(far: Floats) -> Floats:
+    """Matern 5/2 kernel at 5 times squared distances, which it takes the place of."""
+    distance = np.sqrt(far)
+    far /= 3.0
+    far += distance
+    far += 1.0
+    far *= np.exp(np.negative(distance, out=distance), out=distance)
+    return far
 
 
 @dataclass

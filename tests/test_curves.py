@@ -53,7 +53,8 @@ def test_a_truth_of_kernels_is_found(rows: pd.DataFrame) -> None:
               "step": 0.5}  # fmt: skip
     truth = np.zeros(len(rows))
     for kind, own in steps.items():
-        truth += np.bincount(own.step, own.count * own.seconds * factor[kind], len(rows))
+        spent = own.count * own.seconds[own.point] * factor[kind]
+        truth += np.bincount(own.step, spent, len(rows))
     found, near = fit_curves(steps, truth, truth).seconds(steps, len(rows))
     assert np.abs(found / truth - 1).mean() < 0.01
     assert near.min() > 0
