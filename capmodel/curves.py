@@ -9,6 +9,7 @@ be measured kernel by kernel, and a model that was never run is predicted from k
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +32,9 @@ ROUNDS = ((0.3, 4), (0.03, 2), *4 * ((0.0, 1),))
 SETTLED = 0.3
 LEAST = 0.003  # of the textbook, before the rows are looked at closely
 JITTER = 1e-6
-# Up to this norm of its weights a curve is read in single precision, a third of the time. That is
-# off by 3e-8 of the norm, 1e-7 at worst; by less than a millionth of a step of several kinds.
-SINGLE = 15.0
+# Of many numbers, those with the smaller weights are read in single precision, a third of the time,
+# up to this norm of them: off by 3e-8 of it, 1e-7 at worst, so by less than a millionth of a step.
+FEW, SINGLE = 40000, 8.0
 SPARSE = 16  # codes per entry beyond which numbering them by a table does not pay
 FARTHEST = 6.0  # of a curve, in the logarithm
 
@@ -49,25 +50,49 @@ class Curve:
     weights: Array
     level: float
 
-    def __call__(self, points: Array, scale: Array, group: Places) -> tuple[Array, Array]:
+    def __call__(
+        self, points: Array, scale: Array, group: Places, judged: bool = True
+    ) -> tuple[Array, Array]:
         """Log factor and similarity to the landmarks at points (n, d), each (n,).
 
         group: (n,) which points differ in their first coordinate alone, numbered in order. A
         squared distance is a sum over coordinates, so what they share is found once per group.
+        judged: whether the similarity is asked for; it is 0 if not.
         """
-        scaled = points * scale
-        first, along = np.unique(scaled[:, 0], return_inverse=True)
+        order, small = np.argsort(np.abs(self.weights)), 0
+        if len(points) * len(order) > FEW:
+            small = int((np.cumsum(self.weights[order] ** 2) <= SINGLE**2).sum())
+        value, near = np.full(len(points), self.level), np.zeros(len(points))
+        for some, kept in ((order[:small], np.float32), (order[small:], np.float64)):
+            if len(some):
+                parts = _Parts(points * scale, group, self.landmarks[some], kept)
+                for rows in blocks(len(points), len(some)):
+                    kernel = decayed(parts.squares(rows))
+                    value[rows] += kernel @ self.weights[some]
+                    if judged:
+                        near[rows] = np.maximum(near[rows], kernel.max(axis=1))
+        return np.clip(value, -FARTHEST, FARTHEST), near
+
+
+class _Parts:
+    """Squared distances of points (n, d) to landmarks (m, d), with what groups share found once."""
+
+    def __init__(
+        self, points: Array, group: Places, landmarks: Array, kept: type[np.floating[Any]]
+    ) -> None:
+        self.points, self.group, self.landmarks, self.kept = points, group, landmarks, kept
         starts = np.flatnonzero(np.diff(group, prepend=-1))
-        shared: Floats = squares(scaled[starts, 1:], self.landmarks[:, 1:])
-        own: Floats = squares(first[:, None], self.landmarks[:, :1])
-        if self.weights @ self.weights <= SINGLE**2:
-            shared, own = shared.astype(np.float32), own.astype(np.float32)
-        value, near = np.empty(len(points)), np.empty(len(points))
-        for rows in blocks(len(points), len(self.landmarks)):
-            kernel = decayed(shared[group[rows]] + own[along[rows]])
-            value[rows] = kernel @ self.weights
-            near[rows] = kernel.max(axis=1)
-        return np.clip(value + self.level, -FARTHEST, FARTHEST), near
+        self.alone = 2 * len(starts) > len(points)  # groups of one share nothing
+        if not self.alone:
+            first, self.along = np.unique(points[:, 0], return_inverse=True)
+            self.shared = squares(points[starts, 1:], landmarks[:, 1:]).astype(kept)
+            self.own = squares(first[:, None], landmarks[:, :1]).astype(kept)
+
+    def squares(self, rows: slice) -> Floats:
+        """5 times those of some rows, (rows, m), in the precision they are kept in."""
+        if self.alone:
+            return np.asarray(squares(self.points[rows], self.landmarks).astype(self.kept))
+        return np.asarray(self.shared[self.group[rows]] + self.own[self.along[rows]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +133,20 @@ class KernelCurves:
     high: float
     scale: float = 1.0
 
-    def seconds(self, steps: Steps, n: int) -> tuple[Array, Array]:
-        """Of n steps [s], and how near their kernels are to fitted ones (1 to 0), each (n,)."""
+    def seconds(self, steps: Steps, n: int, judged: bool = True) -> tuple[Array, Array]:
+        """Of n steps [s], and how near their kernels are to fitted ones (1 to 0), each (n,).
+
+        judged: whether nearness is asked for; it is 0 if not.
+        """
         total, near = np.zeros(n), np.zeros(n)
         for kind, own in steps.items():
             value, close = np.zeros(len(own.points)), np.zeros(len(own.points))
             if kind in self.curves:
-                value, close = self.curves[kind](own.points, scale_of(kind), own.group)
+                value, close = self.curves[kind](own.points, scale_of(kind), own.group, judged)
             spent = own.spent(value)
             total += np.bincount(own.step, spent, n)
-            near += np.bincount(own.step, spent * close[own.point], n)
+            if judged:
+                near += np.bincount(own.step, spent * close[own.point], n)
         return self.scale * total, near / np.maximum(total, 1e-300)
 
     def factor(self, seconds: Array, roofline_s: Array) -> Array:

@@ -4,9 +4,10 @@
 over the rows, so a million rows cost about a second.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from capmodel.shapes import ModelShape, load_shape, shape_from_columns
 from capmodel.traffic import Growth, StepTraffic, step_traffic
 
 Array = npt.NDArray[np.float64]
+Found = TypeVar("Found")
 
 # Columns that `add_features` adds, per GPU and decode step.
 FEATURES = {
@@ -125,15 +127,30 @@ def _deployments(
 
 
 def _distinct(runs: pd.DataFrame, keys: list[str], first: npt.NDArray[np.intp]) -> list[Deployment]:
-    found = []
-    for values in runs[keys].iloc[first].itertuples(index=False, name=None):
-        row = dict(zip(keys, values, strict=True))
-        gpu, dtype = _gpu_of(row), weight_dtype_name(str(row["weight_dtype"]))
+    rows = runs[keys].iloc[first]
+    gpus = _each(rows, ["gpu", *GPU_COLUMNS], _gpu_of)
+    dtypes = _each(rows, ["weight_dtype"], lambda row: weight_dtype_name(str(row["weight_dtype"])))
+    for gpu, dtype in zip(gpus, dtypes, strict=True):
         gpu.matmul_flops_per_s(dtype)  # a GPU without a peak for it is named before anything else
-        tp, dp = (int(row.get(name) or 1) for name in ("tp", "dp"))
-        cache = kv_dtype_name(str(row["kv_dtype"]))
-        found.append(Deployment(shape_of_row(row), gpu, dtype, cache, tp, dp))
-    return found
+    caches = _each(rows, ["kv_dtype"], lambda row: kv_dtype_name(str(row["kv_dtype"])))
+    shapes = _each(rows, ["model", *SHAPE_COLUMNS], shape_of_row)
+    plain = [1] * len(rows)
+    tp, dp = (rows[name].tolist() if name in rows else plain for name in ("tp", "dp"))
+    return [
+        Deployment(shape, gpu, dtype, cache, int(t or 1), int(d or 1))
+        for shape, gpu, dtype, cache, t, d in zip(shapes, gpus, dtypes, caches, tp, dp, strict=True)
+    ]
+
+
+def _each(
+    rows: pd.DataFrame, names: list[str], find: Callable[[dict[str, Hashable]], Found]
+) -> list[Found]:
+    """What `find` makes of those columns of each row, asked once for rows that are equal there."""
+    given = [name for name in names if name in rows]
+    codes, first = _row_codes(rows, given)
+    distinct = rows[given].iloc[first].itertuples(index=False, name=None)
+    found = [find(dict(zip(given, values, strict=True))) for values in distinct]
+    return [found[code] for code in codes]
 
 
 def shape_of_row(row: dict[str, Hashable]) -> ModelShape:

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from capmodel.curves import KernelCurves, Steps, fit_curves, kernels_of
+from capmodel.curves import KernelCurves, Steps, by_kind, fit_curves, kernels_at
 from capmodel.features import deployments
 from capmodel.operators import operators
-from capmodel.regressor import ROOFLINE, pairs_of
+from capmodel.regressor import ROOFLINE, in_threads, pairs_of
 
 Array = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
@@ -67,11 +67,17 @@ def corrected_by(
     if not known:
         return seconds, near
     whole, served = steady(features), _Served(features)
-    for own, rows in known:
+
+    def told(given: tuple[KernelCurves, Places]) -> tuple[Places, Array, Array]:
+        own, rows = given
         rows, steps = served.known(rows[whole[rows]])
-        if len(rows):
-            told, near[rows] = own.seconds(steps, len(rows))
-            seconds[rows] *= own.factor(told, seconds[rows])
+        return rows, *own.seconds(steps, len(rows))
+
+    for (own, _), (rows, spent, close) in zip(
+        known, in_threads(told, known, len(features)), strict=True
+    ):
+        near[rows] = close
+        seconds[rows] *= own.factor(spent, seconds[rows])
     return seconds, near
 
 
@@ -80,14 +86,14 @@ class _Served:
 
     def __init__(self, features: pd.DataFrame) -> None:
         served, self.which = deployments(features)
-        self.kernels = [operators(d.shape, d.gpu, d.weight_dtype, d.kv_dtype, d.tp) for d in served]
-        self.has = np.array([bool(one) for one in self.kernels], dtype=bool)[self.which]
+        kernels = [operators(d.shape, d.gpu, d.weight_dtype, d.kv_dtype, d.tp) for d in served]
+        self.has = np.array([bool(one) for one in kernels], dtype=bool)[self.which]
+        self.owned = by_kind(kernels)
         self.batch = features["batch_size"].to_numpy(float)
         self.context_len = features["context_len"].to_numpy(float)
 
     def known(self, rows: Places) -> tuple[Places, Steps]:
         """Those of `rows` whose kernels are known, and their kernels."""
         kept = rows[self.has[rows]]
-        numbers, which = np.unique(self.which[kept], return_inverse=True)
-        own = [self.kernels[number] for number in numbers]
-        return kept, kernels_of(own, which, self.batch[kept], self.context_len[kept])
+        own = self.which[kept], self.batch[kept], self.context_len[kept]
+        return kept, kernels_at(self.owned, *own)
