@@ -193,22 +193,19 @@ class Owned:
 
 def by_kind(deployments: Sequence[tuple[Operator, ...]]) -> dict[str, Owned]:
     """The operators of deployments, equal ones numbered alike."""
-    known: dict[str, dict[tuple[float, ...], int]] = {kind: {} for kind in KINDS}
-    listed: dict[str, tuple[list[int], list[int], list[float]]] = {
-        kind: ([], [], []) for kind in KINDS
-    }
-    for place, own in enumerate(deployments):
-        for one in own:
-            numbers, (places, number, count) = known[one.kind], listed[one.kind]
-            places.append(place)
-            number.append(numbers.setdefault(one.traits, len(numbers)))
-            count.append(one.count)
+    listed: dict[str, list[Operator]] = {}
+    places: dict[str, list[int]] = {}
+    for place, deployed in enumerate(deployments):
+        for one in deployed:
+            listed.setdefault(one.kind, []).append(one)
+            places.setdefault(one.kind, []).append(place)
     found = {}
-    for kind, (places, number, count) in listed.items():
-        if places:
-            n = np.bincount(places, minlength=len(deployments))
-            traits = np.array(list(known[kind]))
-            found[kind] = Owned(np.cumsum(n) - n, n, np.array(number), np.array(count), traits)
+    for kind, own in listed.items():
+        known: dict[tuple[float, ...], int] = {}
+        number = np.array([known.setdefault(one.traits, len(known)) for one in own])
+        count = np.array([float(one.count) for one in own])
+        n = np.bincount(places[kind], minlength=len(deployments))
+        found[kind] = Owned(np.cumsum(n) - n, n, number, count, np.array(list(known)))
     return found
 
 
