@@ -9,13 +9,21 @@ be measured kernel by kernel, and a model that was never run is predicted from k
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from capmodel.operators import KINDS, Operator, evaluate
-from capmodel.regressor import Floats, blocks, decayed, matern, spread_out, squares
+from capmodel.regressor import (
+    Floats,
+    Precision,
+    blocks,
+    by_weight,
+    decayed,
+    matern,
+    spread_out,
+    squares,
+)
 
 Array = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
@@ -32,9 +40,6 @@ ROUNDS = ((0.3, 4), (0.03, 2), *4 * ((0.0, 1),))
 SETTLED = 0.3
 LEAST = 0.003  # of the textbook, before the rows are looked at closely
 JITTER = 1e-6
-# Of many numbers, those with the smaller weights are read in single precision, a third of the time,
-# up to this norm of them: off by 3e-8 of it, 1e-7 at worst, so by less than a millionth of a step.
-FEW, SINGLE = 40000, 8.0
 SPARSE = 16  # codes per entry beyond which numbering them by a table does not pay
 FARTHEST = 6.0  # of a curve, in the logarithm
 
@@ -59,28 +64,27 @@ class Curve:
         squared distance is a sum over coordinates, so what they share is found once per group.
         judged: whether the similarity is asked for; it is 0 if not.
         """
-        order, small = np.argsort(np.abs(self.weights)), 0
-        if len(points) * len(order) > FEW:
-            small = int((np.cumsum(self.weights[order] ** 2) <= SINGLE**2).sum())
         value, near = np.full(len(points), self.level), np.zeros(len(points))
-        for some, kept in ((order[:small], np.float32), (order[small:], np.float64)):
-            if len(some):
-                parts = _Parts(points * scale, group, self.landmarks[some], kept)
-                for rows in blocks(len(points), len(some)):
-                    kernel = decayed(parts.squares(rows))
-                    value[rows] += kernel @ self.weights[some]
-                    if judged:
-                        near[rows] = np.maximum(near[rows], kernel.max(axis=1))
+        for some, kept in by_weight(self.weights, len(points)):
+            parts, weights = (
+                _Parts(points * scale, group, self.landmarks[some], kept),
+                self.weights[some],
+            )
+            for rows in blocks(len(points), len(weights)):
+                kernel = decayed(parts.squares(rows))
+                value[rows] += kernel @ weights
+                if judged:
+                    near[rows] = np.maximum(near[rows], kernel.max(axis=1))
         return np.clip(value, -FARTHEST, FARTHEST), near
 
 
 class _Parts:
     """Squared distances of points (n, d) to landmarks (m, d), with what groups share found once."""
 
-    def __init__(
-        self, points: Array, group: Places, landmarks: Array, kept: type[np.floating[Any]]
-    ) -> None:
+    def __init__(self, points: Array, group: Places, landmarks: Array, kept: Precision) -> None:
         self.points, self.group, self.landmarks, self.kept = points, group, landmarks, kept
+        self.shared: Floats
+        self.own: Floats
         starts = np.flatnonzero(np.diff(group, prepend=-1))
         self.alone = 2 * len(starts) > len(points)  # groups of one share nothing
         if not self.alone:
@@ -91,8 +95,10 @@ class _Parts:
     def squares(self, rows: slice) -> Floats:
         """5 times those of some rows, (rows, m), in the precision they are kept in."""
         if self.alone:
-            return np.asarray(squares(self.points[rows], self.landmarks).astype(self.kept))
-        return np.asarray(self.shared[self.group[rows]] + self.own[self.along[rows]])
+            return squares(self.points[rows], self.landmarks).astype(self.kept, copy=False)
+        found = self.shared[self.group[rows]]
+        found += self.own[self.along[rows]]
+        return found
 
 
 @dataclass(frozen=True, slots=True)

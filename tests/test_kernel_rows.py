@@ -15,7 +15,7 @@ from capmodel.features import add_features, deployments
 from capmodel.gpus import load_gpu
 from capmodel.kernel_rows import Pair, corrected_by
 from capmodel.operators import KINDS, evaluate, operators
-from capmodel.regressor import ROOFLINE, THREADED_ROWS, LocalCorrection, in_threads
+from capmodel.regressor import FEW, ROOFLINE, THREADED_ROWS, LocalCorrection, in_threads
 from capmodel.shapes import load_shape
 
 
@@ -146,8 +146,9 @@ def test_a_local_correction_by_hand(n: int) -> None:
     value, near = LocalCorrection(landmarks, weights, 90, -1.0, 0.5)(points)
     far = np.sqrt(5 * ((points[:, None] - landmarks) ** 2).sum(axis=2))
     kernel = (1 + far + far**2 / 3) * np.exp(-far)
-    assert value == pytest.approx(np.clip(kernel @ weights, -1.0, 0.5), abs=1e-12)
-    assert near == pytest.approx(kernel.max(axis=1), abs=1e-12)
+    off = 1e-6 if n * len(weights) > FEW else 1e-12  # single precision for many
+    assert value == pytest.approx(np.clip(kernel @ weights, -1.0, 0.5), abs=off)
+    assert near == pytest.approx(kernel.max(axis=1), abs=off)
 
 
 @pytest.mark.parametrize("most", [30, 10**9])
