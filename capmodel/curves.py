@@ -7,6 +7,7 @@ engine and GPU are fitted at once to the logarithms of its steps (Gauss-Newton),
 be measured kernel by kernel, and a model that was never run is predicted from kernels that were.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -199,12 +200,12 @@ class Owned:
 
 def by_kind(deployments: Sequence[tuple[Operator, ...]]) -> dict[str, Owned]:
     """The operators of deployments, equal ones numbered alike."""
-    listed: dict[str, list[Operator]] = {}
-    places: dict[str, list[int]] = {}
+    listed: defaultdict[str, list[Operator]] = defaultdict(list)
+    places: defaultdict[str, list[int]] = defaultdict(list)
     for place, deployed in enumerate(deployments):
         for one in deployed:
-            listed.setdefault(one.kind, []).append(one)
-            places.setdefault(one.kind, []).append(place)
+            listed[one.kind].append(one)
+            places[one.kind].append(place)
     found = {}
     for kind, own in listed.items():
         known: dict[tuple[float, ...], int] = {}

@@ -7,7 +7,7 @@ over the rows, so a million rows cost about a second.
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -127,30 +127,32 @@ def _deployments(
 
 
 def _distinct(runs: pd.DataFrame, keys: list[str], first: npt.NDArray[np.intp]) -> list[Deployment]:
-    rows = runs[keys].iloc[first]
+    rows = {name: runs[name].iloc[first].tolist() for name in keys}
+    for name in {*SHAPE_COLUMNS, *GPU_COLUMNS} & set(keys):
+        rows[name] = [None if value != value else value for value in rows[name]]
     gpus = _each(rows, ["gpu", *GPU_COLUMNS], _gpu_of)
     dtypes = _each(rows, ["weight_dtype"], lambda row: weight_dtype_name(str(row["weight_dtype"])))
     for gpu, dtype in zip(gpus, dtypes, strict=True):
         gpu.matmul_flops_per_s(dtype)  # a GPU without a peak for it is named before anything else
     caches = _each(rows, ["kv_dtype"], lambda row: kv_dtype_name(str(row["kv_dtype"])))
     shapes = _each(rows, ["model", *SHAPE_COLUMNS], shape_of_row)
-    plain = [1] * len(rows)
-    tp, dp = (rows[name].tolist() if name in rows else plain for name in ("tp", "dp"))
-    return [
-        Deployment(shape, gpu, dtype, cache, int(t or 1), int(d or 1))
-        for shape, gpu, dtype, cache, t, d in zip(shapes, gpus, dtypes, caches, tp, dp, strict=True)
-    ]
+    plain = [1] * len(first)
+    tp, dp = ([int(n or 1) for n in rows.get(name, plain)] for name in ("tp", "dp"))
+    return list(map(Deployment, shapes, gpus, dtypes, caches, tp, dp))
 
 
 def _each(
-    rows: pd.DataFrame, names: list[str], find: Callable[[dict[str, Hashable]], Found]
+    rows: dict[str, list[Any]], names: list[str], find: Callable[[dict[str, Hashable]], Found]
 ) -> list[Found]:
     """What `find` makes of those columns of each row, asked once for rows that are equal there."""
     given = [name for name in names if name in rows]
-    codes, first = _row_codes(rows, given)
-    distinct = rows[given].iloc[first].itertuples(index=False, name=None)
-    found = [find(dict(zip(given, values, strict=True))) for values in distinct]
-    return [found[code] for code in codes]
+    asked: dict[tuple[Hashable, ...], Found] = {}
+    found = []
+    for values in zip(*(rows[name] for name in given), strict=True):
+        if values not in asked:
+            asked[values] = find(dict(zip(given, values, strict=True)))
+        found.append(asked[values])
+    return found
 
 
 def shape_of_row(row: dict[str, Hashable]) -> ModelShape:
