@@ -41,6 +41,14 @@ def per_call(call: Callable[[], object], n: int = 2000) -> float:
     return best_of(loop, 3) / n
 
 
+def scattered(runs: pd.DataFrame) -> pd.DataFrame:
+    """The deployments of `runs`, each row at a batch and context of its own, seeded."""
+    rng = np.random.default_rng(0)
+    batch = np.exp2(rng.uniform(0, 9, len(runs))).round().astype(int)
+    context_len = np.exp2(rng.uniform(7, 15, len(runs))).round().astype(int)
+    return runs.assign(batch_size=batch, context_len=context_len)
+
+
 def main() -> None:
     code = "import time; t = time.perf_counter(); import capmodel; print(time.perf_counter() - t)"
     imported = min(
@@ -57,6 +65,11 @@ def main() -> None:
     values = np.array(roofline.coefficients_[()].values)
     repeated = np.tile(terms, (200, 1))
     fitted = Corrected().fit(featured, target)
+    unlike = cm.add_features(scattered(runs))
+    static = cm.add_features(runs.assign(
+        input_len=runs["context_len"], output_len=64, step_time_definition="e2e_over_output"
+    ))  # fmt: skip
+    whole = Corrected().fit(static, target)
     rows = [
         ("import capmodel", imported, "s", 0.5),
         ("add_features, 1M rows", len(million) / best_of(lambda: cm.add_features(million), 2),
@@ -65,6 +78,10 @@ def main() -> None:
          "rows/s", 5e6),
         ("regressor from prepared features",
          len(featured) / best_of(lambda: fitted.predict(featured)), "rows/s", 3e5),
+        ("the same, no two rows share a step",
+         len(unlike) / best_of(lambda: fitted.predict(unlike)), "rows/s", 3e5),
+        ("the same, prompts inside: no kernel curves",
+         len(static) / best_of(lambda: whole.predict(static)), "rows/s", 3e5),
         ("fit, 24k rows, roofline and correction",
          best_of(lambda: Corrected().fit(featured, target), 2), "s", 5.0),
         ("predict_step_time, roofline", 1e6 * per_call(lambda: cm.predict_step_time(

@@ -29,7 +29,7 @@ ROOFLINE = "roofline_s"
 
 # Of many numbers, those with the smaller weights are read in single precision, a third of the time,
 # up to this norm of them: off by 3e-8 of it, 1e-7 at worst, so by less than a millionth of a step.
-FEW, SINGLE = 40000, 6.0
+FEW, SINGLE = 100_000, 6.0
 # Fewer rows are not worth starting threads for; more threads find no more memory to read.
 THREADED_ROWS = 2000
 THREADS = min(4, os.cpu_count() or 1)
