@@ -1,12 +1,12 @@
 """A new GPU or engine from a few runs: coefficients and correction shrunk from all that is known.
 
 A handful of runs cannot tell a dozen coefficients apart. Those of a new engine and GPU are taken
-to lie where those of the pairs already fitted lie, as far apart as these are from each other
-(the datasheet's figures are inside the terms), and the runs move them from there (ridge towards
-the median, PHYSICS section 6). What is then left near the runs is a small correction.
+to lie near those of one of the pairs already fitted (`capmodel.known_pairs`; the datasheet's
+figures are inside the terms); the runs say near which, and move them from there (PHYSICS
+section 6). What is then left near the runs is a small correction.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,24 @@ import pandas as pd
 
 from capmodel.curves import KernelCurves
 from capmodel.estimators import Corrected, Roofline
-from capmodel.regressor import ROOFLINE, LocalCorrection, TrafficRegressor
+from capmodel.known_pairs import (
+    SINGLE,
+    SMOOTH,
+    Candidates,
+    Learned,
+    candidates_of,
+    learned,
+    shortest,
+)
+from capmodel.regressor import (
+    ROOFLINE,
+    LocalCorrection,
+    TrafficRegressor,
+    coordinates,
+    matern,
+    spread_out,
+)
 from capmodel.roofline import (
-    PRIOR,
-    SPREAD,
     RooflineCoefficients,
     RooflineRegressor,
     design,
@@ -26,41 +40,13 @@ from capmodel.roofline import (
 
 Array = npt.NDArray[np.float64]
 
-# What a few runs scatter by around the best coefficients; their own scatter says nothing yet.
-SCATTER = 0.06
-# How far the runs of one engine and GPU were found from another version of the same.
-SHIFT = 0.15
-# The correction trusts a few runs less than a full table.
+# What runs of a pair that is fitted already scatter by; how far they were found from another
+# version of the same.
+SCATTER, SHIFT = 0.06, 0.15
+# The correction trusts a few runs of a fitted pair less than a full table.
 RIDGE = 0.1
-FEWEST = 3
-# However alike the pairs are, a new one may differ by this share of the textbook spread.
-LOOSEST = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Prior:
-    """Where coefficients of a new engine and GPU are expected, and how far off, (terms,) each."""
-
-    centre: Array
-    spread: Array
-
-
-def prior_of(roofline: RooflineRegressor, but: tuple[str, str] | None = None) -> Prior:
-    """Median and scatter of the coefficients of fitted pairs, without the pair `but`.
-
-    Of the pairs of its engine where there are three, else of all: an engine's habits go with it to
-    a new GPU. With fewer than three in all the textbook prior of `roofline.TERMS` stands in.
-    """
-    pairs = {key: fit.values for key, fit in roofline.coefficients_.items() if len(key) == 2}
-    others = [values for key, values in pairs.items() if key != but]
-    own = [values for key, values in pairs.items() if but and key != but and key[0] == but[0]]
-    fitted = own if len(own) >= FEWEST else others
-    if len(fitted) < FEWEST:
-        return Prior(PRIOR, SPREAD)
-    values = np.array(fitted)
-    centre = np.median(values, axis=0)
-    scatter = 1.4826 * np.median(np.abs(values - centre), axis=0)
-    return Prior(centre, np.maximum(scatter, LOOSEST * SPREAD))
+# With more rows than this a new pair is fitted as any other, near the candidates they point to.
+FEW = 40
 
 
 def adapt_pair(
@@ -71,25 +57,81 @@ def adapt_pair(
     rows: rows of `add_features` with `step_time_s`. A pair that is fitted already keeps its
     coefficients and curves up to one factor, and its correction gains the new rows.
     """
-    roofline = estimator.physics.roofline
-    target = rows["step_time_s"].to_numpy(float)
-    known, curves = roofline.coefficients_.get(pair), estimator.curves.get(pair)
+    known = estimator.physics.roofline.coefficients_.get(pair)
     if known is None:
-        found = _shrunk(design(rows), target, prior_of(roofline, pair))
-    else:
-        missed = np.log(target / estimator.predict(rows))
-        weight = len(rows) * SHIFT**2 / (len(rows) * SHIFT**2 + SCATTER**2)
-        factor = float(np.exp(weight * np.median(missed)))
-        found = _scaled(known, factor)
-        curves = replace(curves, scale=curves.scale * factor) if curves is not None else None
-    changed = RooflineRegressor(coefficients_={**roofline.coefficients_, pair: found})
-    physics = Roofline(roofline=changed)
-    before = estimator.correction if known is not None else TrafficRegressor()
-    of_pair = {pair: curves} if curves is not None else {}
-    base = Corrected(physics=physics, correction=before, curves=of_pair).predict(rows)
-    local = TrafficRegressor(ridge=RIDGE, min_rows=1)
-    local.fit(rows.assign(**{ROOFLINE: base}), target)
-    return found, _joined(before.corrections_.get(pair), local.corrections_[pair]), curves
+        return *_new_pair(candidates_of(estimator.physics.roofline, pair), rows), None
+    target, curves = rows["step_time_s"].to_numpy(float), estimator.curves.get(pair)
+    missed = np.log(target / estimator.predict(rows))
+    weight = len(rows) * SHIFT**2 / (len(rows) * SHIFT**2 + SCATTER**2)
+    factor = float(np.exp(weight * np.median(missed)))
+    found = _scaled(known, factor)
+    curves = replace(curves, scale=curves.scale * factor) if curves is not None else None
+    coefficients = {**estimator.physics.roofline.coefficients_, pair: found}
+    base = Corrected(
+        physics=Roofline(roofline=RooflineRegressor(coefficients_=coefficients)),
+        correction=estimator.correction,
+        curves={pair: curves} if curves is not None else {},
+    ).predict(rows)
+    local = _near(rows, base, RIDGE)
+    return found, _joined(estimator.correction.corrections_.get(pair), local), curves
+
+
+def _new_pair(
+    candidates: Candidates, rows: pd.DataFrame
+) -> tuple[RooflineCoefficients, LocalCorrection]:
+    """Coefficients and correction of an engine and GPU from its rows and what others are like."""
+    terms, target, points = design(rows), rows["step_time_s"].to_numpy(float), coordinates(rows)
+    least = shortest(rows)
+    some = spread_out(points, FEW)
+    said = learned(candidates, terms[some], target[some], least[some], points[some])
+    if len(some) == len(rows):
+        found = _described(said, terms, target)
+        base = _by(found, rows)
+        return found, _kriged(said, points, np.log(target / base))
+    centre = said.likely @ candidates.centres
+    spread = np.sqrt(said.likely @ (candidates.spreads**2 + (candidates.centres - centre) ** 2))
+    found = fit_coefficients(
+        terms, target, prior=centre, spread=spread, prior_weight=1.0, scatter=said.single
+    )
+    return found, _near(rows, _by(found, rows), (SINGLE / SMOOTH) ** 2)
+
+
+def _by(coefficients: RooflineCoefficients, rows: pd.DataFrame) -> Array:
+    """Step times of one set of coefficients, never below what bandwidth and peak allow [s]."""
+    roofline = RooflineRegressor(coefficients_={(): coefficients})
+    return Roofline(roofline=roofline).predict(rows)
+
+
+def _described(said: Learned, terms: Array, target: Array) -> RooflineCoefficients:
+    """The coefficients that a few runs say, as a fit describes its own."""
+    seen = terms.any(axis=0)
+    scaled = terms / target[:, None]
+    unit = scaled[:, seen] / np.sqrt((scaled[:, seen] ** 2).mean(axis=0))
+    memory = terms[:, 1:3] @ said.values[1:3] >= terms[:, 3] * said.values[3]
+    return RooflineCoefficients(
+        values=tuple(map(float, said.values)), standard_errors=tuple(map(float, said.errors)),
+        identified=tuple(bool(own) for own in np.atleast_1d(seen)), n_rows=len(target),
+        mape=float(np.abs(scaled @ said.values - 1.0).mean()),
+        condition_number=float(np.linalg.cond(unit)),
+        memory_bound_rows=int(memory.sum()), compute_bound_rows=int((~memory).sum()),
+    )  # fmt: skip
+
+
+def _kriged(said: Learned, points: Array, missed: Array) -> LocalCorrection:
+    """What is left near each run, as far as it is smooth and the run is trusted."""
+    near = said.smooth**2 * matern(points, points)
+    near[np.diag_indices_from(near)] += said.single**2 / said.trusted
+    weights = np.asarray(said.smooth**2 * np.linalg.solve(near, missed))
+    low, high = min(float(missed.min()), 0.0), max(float(missed.max()), 0.0)
+    return LocalCorrection(points, weights, len(points), low, high)
+
+
+def _near(rows: pd.DataFrame, base: Array, ridge: float) -> LocalCorrection:
+    """The correction of one engine and GPU over step times `base` of its rows [s]."""
+    local = TrafficRegressor(ridge=ridge, min_rows=1)
+    local.fit(rows.assign(**{ROOFLINE: base}), rows["step_time_s"])
+    (found,) = local.corrections_.values()
+    return found
 
 
 def adapted(estimator: Corrected, rows: pd.DataFrame) -> Corrected:
@@ -131,13 +173,6 @@ def left_out_residuals(
         found["roofline"].append(float(np.log(measured / fitted.physics.predict(one)[0])))
         found["regressor"].append(float(np.log(measured / fitted.predict(one)[0])))
     return {method: np.array(values) for method, values in found.items()}
-
-
-def _shrunk(terms: Array, target: Array, prior: Prior) -> RooflineCoefficients:
-    return fit_coefficients(
-        terms, target, prior=prior.centre, spread=prior.spread, prior_weight=1.0,
-        robust=len(target) >= 8, scatter=SCATTER,
-    )  # fmt: skip
 
 
 def _scaled(known: RooflineCoefficients, factor: float) -> RooflineCoefficients:

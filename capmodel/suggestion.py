@@ -1,10 +1,11 @@
 """Which runs to make next: those that shrink the uncertainty of all others most.
 
-The log of a step time is uncertain in its coefficients (their prior, narrowed by the rows there
-are) and in what the roofline misses near it (as the correction's kernel sees it). Both together
-are a Gaussian process over a grid of feasible steps; runs are chosen one by one for the
-reduction of the grid's mean variance (the V-optimal design of Bayesian experiments, see Chaloner
-and Verdinelli 1995). Measured times do not enter, so runs can be planned before any is made.
+The log of a step time is uncertain in its coefficients (which known pair the new one is like, and
+how far it lies from that one) and in what the roofline misses near it (as the correction's kernel
+sees it). Both together are taken for a Gaussian process over a grid of feasible steps; runs are
+chosen one by one for the reduction of the grid's mean variance (the V-optimal design of Bayesian
+experiments, see Chaloner and Verdinelli 1995). Measured times do not enter, so runs can be planned
+before any is made.
 """
 
 import itertools
@@ -14,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from capmodel.adaptation import SCATTER, prior_of
 from capmodel.estimators import Roofline
 from capmodel.features import add_features
+from capmodel.known_pairs import SMOOTH, candidates_of, shortest
 from capmodel.kvcache import check_tp
 from capmodel.regressor import coordinates, matern
 from capmodel.roofline import design
@@ -24,9 +25,11 @@ from capmodel.shapes import load_shape
 
 Array = npt.NDArray[np.float64]
 
-# What the roofline misses, as a standard deviation of log seconds, before any row shows it.
-MISSED = 0.12
-
+# What a run is taken to scatter by in log seconds: twice what runs do, for those that go wrong.
+SCATTER = 0.06
+# A candidate further off than this in log seconds is told from the others by any run, so it must
+# not decide which: it counts as this far off.
+FARTHEST = 0.5
 
 DESCRIBED = ("engine", "gpu", "model", "tp", "weight_dtype", "kv_dtype", "batch_size",
              "context_len")  # fmt: skip
@@ -106,12 +109,31 @@ def covariance(physics: Roofline, steps: pd.DataFrame, pair: tuple[str, str]) ->
 
     steps: rows of `add_features`.
     """
-    prior = prior_of(physics.roofline, pair)
-    terms = design(steps)
-    seconds = np.maximum(terms @ prior.centre, 1e-9)
-    shares = terms * prior.spread / seconds[:, None]
-    points = coordinates(steps)
-    return np.asarray(shares @ shares.T + MISSED**2 * matern(points, points))
+    candidates = candidates_of(physics.roofline, pair)
+    terms, points = design(steps), coordinates(steps)
+    seconds = candidates.seconds(terms, shortest(steps))
+    middle = _middle(np.log(seconds), candidates.weights)
+    ways = []  # in which log step times may be off together, (steps, ways)
+    for place, likely in enumerate(candidates.weights):
+        shares = terms * candidates.spreads[place] / seconds[place][:, None]
+        off = (np.log(seconds[place]) - middle)[:, None]
+        ways += [np.sqrt(likely) * _no_farther(off), np.sqrt(likely) * _no_farther(shares)]
+    among = np.hstack(ways)
+    missed = (SMOOTH * candidates.typical) ** 2 * matern(points, points)
+    return np.asarray(among @ among.T + candidates.apart(seconds) ** 2 + missed)
+
+
+def _middle(logs: Array, weights: Array) -> Array:
+    """Weighted median over candidates, (steps,). logs: (candidates, steps)."""
+    order = np.argsort(logs, axis=0)
+    place = (np.cumsum(weights[order], axis=0) >= 0.5 * weights.sum()).argmax(axis=0)
+    return np.take_along_axis(logs, np.take_along_axis(order, place[None], axis=0), axis=0)[0]
+
+
+def _no_farther(off: Array) -> Array:
+    """`off`, (steps, ways), drawn in to a root mean square of FARTHEST at most."""
+    typical = float(np.sqrt((off**2).sum() / len(off)))
+    return off * min(1.0, FARTHEST / max(typical, 1e-12))
 
 
 def conditioned(between: Array, measured: npt.NDArray[np.intp]) -> Array:

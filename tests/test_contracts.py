@@ -35,7 +35,7 @@ FLOORS = (
     {"features", "traffic", "operators"},
     {"quality", "roofline", "regressor", "curves", "kernel_rows", "anchors", "splits", "baselines",
      "bands", "steptime", "coverage", "profile", "saturation", "ceiling"},
-    {"conformal", "estimators", "evaluation", "adaptation", "suggestion", "pooling",
+    {"conformal", "estimators", "evaluation", "adaptation", "suggestion", "known_pairs", "pooling",
      "identifiability", "estimator_values"},
     {"intervals", "calibration", "loading", "prediction"},
     {"workload", "simulation", "planner", "costs"},
