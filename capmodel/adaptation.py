@@ -195,4 +195,5 @@ def _joined(before: LocalCorrection | None, new: LocalCorrection) -> LocalCorrec
         before.n_rows + new.n_rows,
         before.low + min(new.low, 0.0),
         before.high + max(new.high, 0.0),
+        np.concatenate([before.models, new.models]),
     )

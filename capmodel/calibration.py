@@ -43,7 +43,7 @@ from capmodel.words import one_line, shown
 Array = npt.NDArray[np.float64]
 
 FORMAT = "capmodel-calibration"
-VERSION = 1
+VERSION = 2
 # Held-out rows that a calibration keeps for figures.
 SHOWN_ROWS = 300
 METHODS = ("regressor", "roofline")
@@ -172,7 +172,7 @@ class Calibration:
         level = roofline.level(chosen, card.name)
         correction = kernels = None
         if method == "regressor":
-            correction = self.estimator.local(level, card.name)
+            correction = self.estimator.local(level, shape.name, card.name)
         if method == "regressor" and pp == dp == 1:
             kernels = self.estimator.kernels(level, shape, card, weight, cache, tp)
         own = self.coverage.get((level[0], level[1])) if len(level) == 2 else None

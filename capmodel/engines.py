@@ -24,6 +24,9 @@ ENGINES = {
     "aphrodite": (),
     "synthetic": (),  # generated runs
 }
+# Engines that copy the router's choice to the host and wait for it in every layer (llama.cpp's
+# mul_mat_id), so that stages of a model with experts do not work on several passes at once.
+WAIT_FOR_ROUTING = frozenset({"llama.cpp"})
 _PLACE_OF = {
     _bare: name
     for name, others in ENGINES.items()

@@ -24,7 +24,7 @@ from capmodel.filed import (
 )
 from capmodel.operators import KINDS
 from capmodel.pooling import SharedCorrection
-from capmodel.regressor import COORDINATES, LocalCorrection, TrafficRegressor
+from capmodel.regressor import COORDINATES, LocalCorrection, Texts, TrafficRegressor
 from capmodel.roofline import NAMES, RooflineCoefficients, RooflineRegressor
 from capmodel.words import shown
 
@@ -109,19 +109,26 @@ def _level_from(entry: dict[str, Any]) -> tuple[tuple[str, ...], RooflineCoeffic
 
 def _correction_from(entry: dict[str, Any]) -> tuple[tuple[str, str], LocalCorrection]:
     landmarks, weights = _expansion_from(entry, len(COORDINATES))
+    (models,) = _of_landmarks(entry, ("models",), len(landmarks))
     low, high = span_of("range", entry["range"], LOG_FACTOR)
     return _pair(entry), LocalCorrection(
-        landmarks, weights, count("rows", entry["rows"]), low, high
+        landmarks, weights, count("rows", entry["rows"]), low, high, models
     )
 
 
 def _shared_from(entry: dict[str, Any]) -> SharedCorrection:
     landmarks, weights = _expansion_from(entry, len(COORDINATES))
-    names = [np.array(texts(name, entry[name])) for name in ("engines", "gpus", "versions")]
-    if any(len(own) != len(landmarks) for own in names):
-        raise ValueError("engines, gpus and versions do not go with the landmarks")
+    engines, gpus, versions = _of_landmarks(entry, ("engines", "gpus", "versions"), len(landmarks))
     low, high = span_of("range", entry["range"], LOG_FACTOR)
-    return SharedCorrection(landmarks, weights, names[0], names[1], names[2], low, high)
+    return SharedCorrection(landmarks, weights, engines, gpus, versions, low, high)
+
+
+def _of_landmarks(entry: dict[str, Any], names: tuple[str, ...], n: int) -> list[Texts]:
+    """Texts of each of `n` landmarks, by name."""
+    found = [np.array(texts(name, entry[name]), dtype=str) for name in names]
+    if any(len(own) != n for own in found):
+        raise ValueError(f"{', '.join(names)} do not go with the landmarks")
+    return found
 
 
 def _curves_from(entry: dict[str, Any]) -> KernelCurves:
@@ -160,7 +167,7 @@ def _level_entry(key: tuple[str, ...], fit: RooflineCoefficients) -> dict[str, A
 def _correction_entry(key: tuple[str, str], own: LocalCorrection) -> dict[str, Any]:
     return {
         "engine": key[0], "gpu": key[1], "rows": own.n_rows,
-        "range": [rounded(own.low), rounded(own.high)],
+        "range": [rounded(own.low), rounded(own.high)], "models": own.models.tolist(),
         **_expansion(own),
     }  # fmt: skip
 

@@ -130,10 +130,11 @@ class Corrected:
 
         return factor
 
-    def local(self, level: tuple[str, ...], gpu: str) -> LocalCorrection | None:
-        """The correction at a roofline level for a GPU, engine version not told; None: none."""
+    def local(self, level: tuple[str, ...], model: str, gpu: str) -> LocalCorrection | None:
+        """The correction at a roofline level for a model on a GPU, engine version not told."""
         if len(level) == 2:
-            return self.correction.corrections_.get((level[0], level[1]))
+            own = self.correction.corrections_.get((level[0], level[1]))
+            return own.of(model) if own is not None else None
         engine = level[0] if level else ""
         return self.shared.local(engine, gpu) if self.shared is not None else None
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
+from capmodel.engines import WAIT_FOR_ROUTING
 from capmodel.gpus import Gpu, load_gpu
 from capmodel.runs import GPU_COLUMNS, PREFILL_INSIDE, SHAPE_COLUMNS, runs_table
 from capmodel.shapes import ModelShape, load_shape, shape_from_columns
@@ -47,7 +48,7 @@ FEATURES = {
     "prefill_tokens": "prompt tokens processed per step, 0 where no prefill is inside",
     "prefill_s": "their FLOP / dense peak [s]",
     "requests": "requests begun per step and sequence (1 / output), where their start is inside",
-    "prefill_passes": "prefill passes over the weights per step, split over pp stages",
+    "prefill_passes": "prefill passes over the weights per step, split over stages that overlap",
     "sequences": "sequences per attention rank",
     "weight_stored_bytes": "weights resident [byte]",
     "kv_stored_bytes": "cache resident when the requests end [byte]",
@@ -212,7 +213,10 @@ def _evaluate(
     )
     attention = _growth([t.attention_flop for t in traffic], codes, context)
     flop = sequences * (spread([t.flop_per_token for t in traffic]) + attention)
-    prefill_tokens, passes, prompt, starts = _prefill(runs, batch)
+    routed = spread([float(bool(t.experts)) for t in traffic])
+    pp = _column(runs, "pp", 1.0)
+    stages = np.where(_waits_for_routing(runs) & (routed > 0), 1.0, pp)
+    prefill_tokens, passes, prompt, starts = _prefill(runs, batch, stages)
     prefill_flop = prefill_tokens * (
         spread([t.prefill_flop_per_token for t in traffic])
         + spread([t.prefill_attention_flop for t in traffic]) * prompt
@@ -232,7 +236,6 @@ def _evaluate(
     reduce_s = np.nan_to_num(reduce_bytes / link)
     bus_s = np.where(spread([float(gpu.shares_bus) for gpu in gpus]) > 0, reduce_s, 0.0)
     at_end = np.where(prompt > 0, prompt + _column(runs, "output_len", 0.0), context)
-    pp = _column(runs, "pp", 1.0)
     return {
         "layers": spread([t.layers for t in traffic]) * (1.0 + passes),
         "kv_bytes_per_token": spread([t.kv_bytes_per_token for t in traffic]),
@@ -266,7 +269,7 @@ def _evaluate(
             + spread([t.kv_fixed_stored for t in traffic])
         )
         / pp,
-        "routed": spread([float(bool(t.experts)) for t in traffic]),
+        "routed": routed,
         "gpu_memory_bytes": spread([gpu.memory_bytes for gpu in gpus]),
         "gpu_bandwidth": bandwidth,
         "gpu_peak_flops": peak,
@@ -302,13 +305,19 @@ def _expert_bytes(
     return touched, least
 
 
-def _prefill(runs: pd.DataFrame, batch: Array) -> tuple[Array, Array, Array, Array]:
+def _waits_for_routing(runs: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    if "engine" not in runs:
+        return np.zeros(len(runs), dtype=bool)
+    return np.asarray(runs["engine"].isin(WAIT_FOR_ROUTING), dtype=bool)
+
+
+def _prefill(runs: pd.DataFrame, batch: Array, stages: Array) -> tuple[Array, Array, Array, Array]:
     """Prompt tokens and weight passes per decode step, prompt length [tokens], share of starts.
 
     In a static batch, and in a steady closed loop, each sequence's prompt is processed once per
     `output_len` steps. With `prefill_chunk` the prompt goes through in passes of that many
-    tokens, spread over the pp stages. Requests of a static batch begin together, once in
-    `output_len` steps; those of a closed loop one by one, in `batch` steps of as many.
+    tokens, spread over the stages that work at once. Requests of a static batch begin together,
+    once in `output_len` steps; those of a closed loop one by one, in `batch` steps of as many.
     """
     if "input_len" not in runs or "output_len" not in runs:
         none = np.zeros(len(runs))
@@ -320,7 +329,7 @@ def _prefill(runs: pd.DataFrame, batch: Array) -> tuple[Array, Array, Array, Arr
     tokens = np.where(inside, batch * prompt / output, 0.0)
     chunk = _column(runs, "prefill_chunk", np.inf)
     chunked = inside & np.isfinite(chunk)
-    passes = np.where(chunked, np.ceil(prompt / chunk) / output / _column(runs, "pp", 1.0), 0.0)
+    passes = np.where(chunked, np.ceil(prompt / chunk) / output / stages, 0.0)
     together = (definition == "e2e_over_output").to_numpy()
     starts = np.where(inside, np.minimum(np.where(together, 1.0, batch) / output, 1.0), 0.0)
     return tokens, passes, prompt, starts

@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from capmodel.regressor import ROOFLINE, LocalCorrection, coordinates, matern, spread_out
+from capmodel.regressor import ROOFLINE, LocalCorrection, Texts, coordinates, matern, spread_out
 from capmodel.roofline import SPREAD, RooflineCoefficients, design, fit_coefficients
 
 Array = npt.NDArray[np.float64]
-Texts = npt.NDArray[np.str_]
 Names = tuple[Texts, Texts, Texts]  # engine, GPU and version of each row
 
 # How near a level's coefficients are held to the wider one's: their spread as a share of the
@@ -89,7 +88,8 @@ class SharedCorrection:
         """What it says of one engine and GPU of a version not told."""
         speaks = self._speaks(np.array([engine]), np.array([gpu]), np.array([""]))[0]
         own = int(((self.engines == engine) & (self.gpus == gpu)).sum())
-        return LocalCorrection(self.landmarks, self.weights * speaks, own, self.low, self.high)
+        weights, any_model = self.weights * speaks, np.full(len(self.weights), "")
+        return LocalCorrection(self.landmarks, weights, own, self.low, self.high, any_model)
 
     def _speaks(self, engine: Texts, gpu: Texts, version: Texts) -> Array:
         return _speaks((engine, gpu, version), (self.engines, self.gpus, self.versions))

@@ -5,13 +5,17 @@ logarithmic coordinates of what a step reads and computes. Far from its rows the
 to nothing, so an unseen model or GPU falls back on physics. `similarity` says how near the rows a
 prediction stands, from 1 (on them) to 0.
 
+Rows of one model share what no coordinate tells (the version it ran on, a kernel made for it), so
+a row speaks a little louder for its own model than for another that stands as near: what several
+models disagree about is then averaged for an unseen one, and kept for each of them.
+
 The roofline reaches this module as a column, `ROOFLINE`; it knows no roofline of its own.
 """
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +23,7 @@ import numpy.typing as npt
 import pandas as pd
 
 Array = npt.NDArray[np.float64]
+Texts = npt.NDArray[np.str_]
 Places = npt.NDArray[np.intp]
 Precision = type[np.float32] | type[np.float64]
 Floats = npt.NDArray[np.floating[Any]]  # of single or double precision
@@ -33,6 +38,9 @@ FEW, SINGLE = 100_000, 6.0
 # Fewer rows are not worth starting threads for; more threads find no more memory to read.
 THREADED_ROWS = 2000
 THREADS = min(4, os.cpu_count() or 1)
+
+# What a row says of a step of another model, of what it says of its own.
+OTHER_MODEL = 0.95
 
 # Coordinate: how far apart two steps are in each direction. A distance of 1 is about as far as
 # one measured step says something of another.
@@ -101,6 +109,8 @@ class LocalCorrection:
     """The correction of one (engine, GPU): landmarks (m, d) and their weights (m,).
 
     low, high: the log corrections its rows ask for; none is larger, so nothing runs away.
+    models: (m,) the model of each landmark; an empty text speaks for all alike.
+    Called, it answers for any model as if each row were its own; `of` says for which.
     """
 
     landmarks: Array
@@ -108,6 +118,12 @@ class LocalCorrection:
     n_rows: int
     low: float
     high: float
+    models: Texts
+
+    def of(self, model: str) -> "LocalCorrection":
+        """What it says of one model."""
+        other = (self.models != model) & (self.models != "")
+        return replace(self, weights=np.where(other, OTHER_MODEL, 1.0) * self.weights)
 
     def __call__(self, points: Array) -> tuple[Array, Array]:
         """Log correction and similarity at points (rows, d), each (rows,)."""
@@ -205,9 +221,9 @@ class TrafficRegressor:
     def fit(self, features: pd.DataFrame, step_time_s: Array | pd.Series) -> "TrafficRegressor":
         """features: rows of `add_features` with the column ROOFLINE [s]; step_time_s: [s]."""
         target = np.log(np.asarray(step_time_s, float) / features[ROOFLINE].to_numpy(float))
-        points = coordinates(features)
+        points, models = coordinates(features), _models(features)
         self.corrections_ = {
-            pair: self._fit_one(points[rows], target[rows])
+            pair: self._fit_one(points[rows], models[rows], target[rows])
             for pair, rows in pairs_of(features)
             if len(rows) >= self.min_rows
         }
@@ -221,30 +237,44 @@ class TrafficRegressor:
     def correct(self, features: pd.DataFrame) -> tuple[Array, Array]:
         """Log correction and similarity of each row; both 0 for an unknown engine or GPU."""
         value, near = np.zeros(len(features)), np.zeros(len(features))
-        points = coordinates(features)
+        points, models = coordinates(features), _models(features)
         for pair, rows in pairs_of(features):
             local = self.corrections_.get(pair)
-            if local is not None:
-                value[rows], near[rows] = local(points[rows])
+            if local is None:
+                continue
+            for model in np.unique(models[rows]):
+                own = rows[models[rows] == model]
+                value[own], near[own] = local.of(model)(points[own])
         return value, near
 
-    def _fit_one(self, points: Array, target: Array) -> LocalCorrection:
+    def _fit_one(self, points: Array, models: Texts, target: Array) -> LocalCorrection:
         from scipy.linalg import cho_factor, cho_solve  # slow to import, and only fits need it
 
         chosen = spread_out(points, self.max_landmarks)
-        landmarks = points[chosen]
-        among = matern(landmarks, landmarks)
+        landmarks, of = points[chosen], models[chosen]
+        among = matern(landmarks, landmarks) * _speaks(of, of)
         if len(chosen) == len(points):
             among[np.diag_indices_from(among)] += self.ridge
             weights = cho_solve(cho_factor(among), target[chosen])
         else:
-            across = matern(points, landmarks)
+            across = matern(points, landmarks) * _speaks(models, of)
             system = across.T @ across + self.ridge * among
             system[np.diag_indices_from(system)] += 1e-8 * len(points)
             weights = cho_solve(cho_factor(system), across.T @ target)
-        return LocalCorrection(
-            landmarks, np.asarray(weights), len(points), float(target.min()), float(target.max())
-        )
+        low, high = float(target.min()), float(target.max())
+        return LocalCorrection(landmarks, np.asarray(weights), len(points), low, high, of)
+
+
+def _speaks(left: Texts, right: Texts) -> Array:
+    """How loud rows of the models `right` speak for each of `left`, (len(left), len(right))."""
+    return np.where(left[:, None] == right, 1.0, OTHER_MODEL)
+
+
+def _models(features: pd.DataFrame) -> Texts:
+    """Model of each row; an empty text where none is told."""
+    if "model" not in features:
+        return np.full(len(features), "")
+    return np.array(features["model"].astype(str).tolist(), dtype=str)
 
 
 def pairs_of(features: pd.DataFrame) -> Iterator[tuple[tuple[str, str], npt.NDArray[np.intp]]]:

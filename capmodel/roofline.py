@@ -36,18 +36,20 @@ class Term:
 
 
 # The four coefficients, then the named extra terms: what reading an expert costs beyond a dense
-# matrix (0.15 is typical of measured kernels); fixed work of a quantised layer; all-reduces
+# matrix (0.15 in kernels measured alone, 0.5 to 0.6 in served steps of vLLM and TensorRT-LLM, which
+# also sort tokens); fixed work of a quantised layer; all-reduces
 # under tp, by number, rounds and bytes, on links of their own, or on a bus shared by all and
 # several buses whose bridge every pair crosses (`Gpu.shares_bus`; two GPUs alone on a bus have it
 # as a link of their own); crossing to the next stage (pp); prompt work inside a step; work per
-# sequence (sampling, scheduling); attention kernels that read a cache head once per query head;
-# what starting a request costs.
+# sequence (sampling, scheduling); attention kernels that work by query head; what starting a
+# request costs. Where all models share cache heads among query heads, rows cannot tell c_kv from
+# c_attention: reading the cache is held near bandwidth then, and the rest is attention's.
 TERMS: tuple[Term, ...] = (
     Term("c_step", "layers", "fixed", "s/layer", 2e-5, 2e-4),
     Term("c_w", "weight_s", "weights", "1/share of bandwidth", 1.25, 0.7),
-    Term("c_kv", "kv_s", "kv", "1/share of bandwidth", 1.4, 0.6),
+    Term("c_kv", "kv_s", "kv", "1/share of bandwidth", 1.1, 0.1),
     Term("c_f", "flop_s", "compute", "1/share of peak", 1.5, 2.0),
-    Term("c_expert", "expert_s", "weights", "1/share of bandwidth", 0.15, 0.3),
+    Term("c_expert", "expert_s", "weights", "1/share of bandwidth", 0.5, 0.3),
     Term("c_quantised", "quantised_layers", "fixed", "s/layer", 1e-5, 3e-5),
     Term("c_reduce", "all_reduces", "communication", "s/all-reduce", 1e-5, 3e-5),
     Term("c_link", "all_reduce_s", "communication", "1/share of link", 1.5, 2.0),
@@ -57,7 +59,7 @@ TERMS: tuple[Term, ...] = (
     Term("c_hop", "hops", "communication", "s/hop", 1e-4, 3e-2),
     Term("c_prefill", "prefill_s", "prefill", "1/share of peak", 1.8, 5.0),
     Term("c_sequence", "sequences", "fixed", "s/sequence", 2e-5, 1e-4),
-    Term("c_attention", "attention_s", "kv", "1/share of peak", 20.0, 60.0),
+    Term("c_attention", "attention_s", "kv", "1/share of peak", 20.0, 200.0),
     Term("c_request", "requests", "prefill", "s/request", 0.0, 1.0),
 )
 NAMES = tuple(term.coefficient for term in TERMS)
