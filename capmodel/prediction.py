@@ -358,12 +358,7 @@ def _doubts(
         doubts.append(unknown)
     if step.coverage is None:
         doubts.append(f"no rows of this engine on {card.name}: coefficients of {step.basis}")
-    else:
-        beyond = (*step.lacks, *step.coverage.beyond(batch, context))
-        own = step.bands.own if step.bands is not None else None
-        if own is not None and not beyond:
-            beyond = tuple(f"{left} of this deployment's rows" for left in own.left(batch, context))
-        doubts += [f"{reason} ({step.basis})" for reason in beyond]
+    doubts += step.beyond(batch, context)
     if shape.max_context is not None and (context > shape.max_context).any():
         doubts.append(f"context above the model's maximum of {shape.max_context:,} tokens")
     if (fits == 0).any():

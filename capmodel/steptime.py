@@ -125,6 +125,21 @@ class StepTime:
         """
         return self.bands.factors(coverage, batch, context_len) if self.bands is not None else None
 
+    def beyond(self, batch: Array, context_len: Array) -> tuple[str, ...]:
+        """How steps of (n,) sequences and tokens of each lie beyond the measured rows, in words.
+
+        Ranges of the deployment's own rows are named where those of its engine and GPU hold.
+        Nothing where there are no rows of that engine and GPU at all.
+        """
+        if self.coverage is None:
+            return ()
+        found = (*self.lacks, *self.coverage.beyond(batch, context_len))
+        own = self.bands.own if self.bands is not None else None
+        if own is not None and not found:
+            left = own.left(batch, context_len)
+            found = tuple(f"{one} of this deployment's rows" for one in left)
+        return tuple(f"{reason} ({self.basis})" for reason in found)
+
     def terms(
         self,
         batch: Number,

@@ -108,5 +108,4 @@ def _extrapolation(
         where = f"of {engine} {where}" if engine else where
         return [f"extrapolation: no rows {where}, coefficients of {step_time.basis}"]
     batch, context = np.array([chosen.decode_batch]), np.array([load.mix.held_mean])
-    beyond = (*step_time.lacks, *step_time.coverage.beyond(batch, context))
-    return [f"extrapolation: {reason} ({step_time.basis})" for reason in beyond]
+    return [f"extrapolation: {reason}" for reason in step_time.beyond(batch, context)]
