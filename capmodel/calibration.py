@@ -20,7 +20,7 @@ import pandas as pd
 from capmodel.adaptation import adapted, left_out_residuals
 from capmodel.arguments import COUNT, GPUS, SHARE, Span, instance, number, numbers, text
 from capmodel.bands import Bands
-from capmodel.coverage import Coverage, catalogue_name, coverage_of, joined, with_known_names
+from capmodel.coverage import Coverage, coverage_of, joined, with_known_names
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
 from capmodel.engines import known_engine
 from capmodel.estimator_values import (
@@ -34,7 +34,7 @@ from capmodel.identifiability import unsure_of
 from capmodel.intervals import Intervals, intervals_from, with_few_rows
 from capmodel.roofline import RooflineRegressor
 from capmodel.runs import runs_table
-from capmodel.shapes import ModelLike, load_shape
+from capmodel.shapes import ModelLike, catalogue_name, load_shape
 from capmodel.steptime import StepTime, build_step_time
 from capmodel.suggestion import feasible_steps, suggest
 from capmodel.traffic import step_traffic

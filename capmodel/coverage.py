@@ -1,7 +1,6 @@
 """What the rows of one engine and GPU cover, and what a prediction asks beyond it."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from capmodel.bands import Reach
 from capmodel.engines import known_engine
 from capmodel.filed import listed, span_of, text, texts, unique
 from capmodel.gpus import load_gpu
-from capmodel.shapes import load_shape
+from capmodel.shapes import catalogue_name
 from capmodel.shapes.catalogue import in_catalogue
 from capmodel.words import shown
 
@@ -197,15 +196,5 @@ def _entry(name: object) -> object:
 def _gpu(name: object) -> object:
     try:
         return load_gpu(str(name)).name
-    except (ValueError, OSError):
-        return name
-
-
-def catalogue_name(model: object) -> str:
-    """The catalogue's name of a model, its own where the catalogue has none."""
-    name = str(model)
-    try:
-        known = in_catalogue(name) or Path(name).exists()
-        return load_shape(name).name if known else name
     except (ValueError, OSError):
         return name

@@ -22,6 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from capmodel.shapes import catalogue_name
+
 Array = npt.NDArray[np.float64]
 Texts = npt.NDArray[np.str_]
 Places = npt.NDArray[np.intp]
@@ -237,11 +239,12 @@ class TrafficRegressor:
     def correct(self, features: pd.DataFrame) -> tuple[Array, Array]:
         """Log correction and similarity of each row; both 0 for an unknown engine or GPU."""
         value, near = np.zeros(len(features)), np.zeros(len(features))
+        known = [(self.corrections_[pair], rows) for pair, rows in pairs_of(features)
+                 if pair in self.corrections_]  # fmt: skip
+        if not known:
+            return value, near
         points, models = coordinates(features), _models(features)
-        for pair, rows in pairs_of(features):
-            local = self.corrections_.get(pair)
-            if local is None:
-                continue
+        for local, rows in known:
             for model in np.unique(models[rows]):
                 own = rows[models[rows] == model]
                 value[own], near[own] = local.of(model)(points[own])
@@ -271,10 +274,11 @@ def _speaks(left: Texts, right: Texts) -> Array:
 
 
 def _models(features: pd.DataFrame) -> Texts:
-    """Model of each row; an empty text where none is told."""
+    """Model of each row by the catalogue's name; an empty text where none is told."""
     if "model" not in features:
         return np.full(len(features), "")
-    return np.array(features["model"].astype(str).tolist(), dtype=str)
+    codes, names = pd.factorize(features["model"])
+    return np.array([catalogue_name(name) for name in names], dtype=str)[codes]
 
 
 def pairs_of(features: pd.DataFrame) -> Iterator[tuple[tuple[str, str], npt.NDArray[np.intp]]]:

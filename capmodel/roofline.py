@@ -47,7 +47,7 @@ class Term:
 TERMS: tuple[Term, ...] = (
     Term("c_step", "layers", "fixed", "s/layer", 2e-5, 2e-4),
     Term("c_w", "weight_s", "weights", "1/share of bandwidth", 1.25, 0.7),
-    Term("c_kv", "kv_s", "kv", "1/share of bandwidth", 1.1, 0.1),
+    Term("c_kv", "kv_s", "kv", "1/share of bandwidth", 1.1, 0.3),
     Term("c_f", "flop_s", "compute", "1/share of peak", 1.5, 2.0),
     Term("c_expert", "expert_s", "weights", "1/share of bandwidth", 0.5, 0.3),
     Term("c_quantised", "quantised_layers", "fixed", "s/layer", 1e-5, 3e-5),
@@ -59,7 +59,7 @@ TERMS: tuple[Term, ...] = (
     Term("c_hop", "hops", "communication", "s/hop", 1e-4, 3e-2),
     Term("c_prefill", "prefill_s", "prefill", "1/share of peak", 1.8, 5.0),
     Term("c_sequence", "sequences", "fixed", "s/sequence", 2e-5, 1e-4),
-    Term("c_attention", "attention_s", "kv", "1/share of peak", 20.0, 200.0),
+    Term("c_attention", "attention_s", "kv", "1/share of peak", 20.0, 60.0),
     Term("c_request", "requests", "prefill", "s/request", 0.0, 1.0),
 )
 NAMES = tuple(term.coefficient for term in TERMS)

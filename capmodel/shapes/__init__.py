@@ -17,7 +17,7 @@ from capmodel.shapes.attention import (
 from capmodel.shapes.catalogue import find_shape, shape_names
 from capmodel.shapes.columns import shape_from_columns
 from capmodel.shapes.entry import entry_from_shape, shape_from_entry
-from capmodel.shapes.load import ModelLike, load_shape
+from capmodel.shapes.load import ModelLike, catalogue_name, load_shape
 from capmodel.shapes.model import (
     CheckpointQuantization,
     DenseMlp,
@@ -49,6 +49,7 @@ __all__ = [
     "SparseIndexer",
     "StateKind",
     "Tower",
+    "catalogue_name",
     "entry_from_shape",
     "find_shape",
     "load_shape",

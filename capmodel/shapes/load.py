@@ -89,3 +89,13 @@ def _with_quantization(table: dict[str, Any], file: Path) -> dict[str, Any]:
     if file.name != "config.json" or "quantization_config" in table or not beside.is_file():
         return table
     return {**table, "quantization_config": {"quant_method": "modelopt", **read_table(beside)}}
+
+
+def catalogue_name(model: object) -> str:
+    """The catalogue's name of a model, its own where the catalogue has none."""
+    name = str(model)
+    try:
+        known = in_catalogue(name) or Path(name).exists()
+        return load_shape(name).name if known else name
+    except (ValueError, OSError):
+        return name
