@@ -67,10 +67,8 @@ class Curve:
         """
         value, near = np.full(len(points), self.level), np.zeros(len(points))
         for some, kept in by_weight(self.weights, len(points)):
-            parts, weights = (
-                _Parts(points * scale, group, self.landmarks[some], kept),
-                self.weights[some],
-            )
+            weights = self.weights[some]
+            parts = _Parts(points * scale, group, self.landmarks[some], kept)
             for rows in blocks(len(points), len(weights)):
                 kernel = decayed(parts.squares(rows))
                 value[rows] += kernel @ weights

@@ -56,11 +56,12 @@ def curves_of(
 
 
 def corrected_by(
-    curves: Mapping[Pair, KernelCurves], features: pd.DataFrame
+    curves: Mapping[Pair, KernelCurves], features: pd.DataFrame, judged: bool = True
 ) -> tuple[Array, Array]:
     """Seconds of rows that have the column ROOFLINE, and nearness to fitted kernels, (rows,) each.
 
     Rows that are not `steady`, or of shapes, engines and GPUs without curves, keep the roofline.
+    judged: whether nearness is asked for; it is 0 if not.
     """
     seconds, near = features[ROOFLINE].to_numpy(float).copy(), np.zeros(len(features))
     known = [(curves[pair], rows) for pair, rows in pairs_of(features) if pair in curves]
@@ -71,7 +72,7 @@ def corrected_by(
     def told(given: tuple[KernelCurves, Places]) -> tuple[Places, Array, Array]:
         own, rows = given
         rows, steps = served.known(rows[whole[rows]])
-        return rows, *own.seconds(steps, len(rows))
+        return rows, *own.seconds(steps, len(rows), judged)
 
     for (own, _), (rows, spent, close) in zip(
         known, in_threads(told, known, len(features)), strict=True

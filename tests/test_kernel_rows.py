@@ -107,6 +107,14 @@ def test_few_rows_are_exact(estimator, rows, expected, n: int) -> None:
     assert near == pytest.approx(some["near"].to_numpy(), rel=1e-10, abs=1e-12)
 
 
+def test_nearness_is_left_out_where_nobody_asks(estimator, rows) -> None:
+    asked, unasked = (
+        corrected_by(estimator.curves, rows[:300], judged) for judged in (True, False)
+    )
+    assert (asked[0] == unasked[0]).all()
+    assert (unasked[1] == 0).all()
+
+
 def test_no_rows(estimator, rows) -> None:
     seconds, near = corrected_by(estimator.curves, rows.iloc[:0])
     assert len(seconds) == len(near) == 0

@@ -76,3 +76,24 @@ def test_layers_without_known_kernels_have_none(model: str) -> None:
 def test_a_gpu_without_a_bandwidth_has_none() -> None:
     bare = dataclasses.replace(GPU, bandwidth_bytes_per_s=None)
     assert operators(load_shape("llama-3.1-8b"), bare, "bf16", "bf16", 1) == ()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_kernel_depends_on_is_declared(kind: str) -> None:
+    """Kernels are told apart by operator, batch and, where the kind grows, context alone."""
+    shapes = [load_shape(name) for name in ("llama-3.1-8b", "mixtral-8x7b", "deepseek-v3")]
+    known = [
+        one for shape in shapes for one in operators(shape, load_gpu("h100-sxm"), "fp8", "fp8", 2)
+    ]
+    traits = np.array([one.traits for one in known if one.kind == kind])
+    n = len(traits)
+
+    def at(batch: float, context_len: float) -> tuple[np.ndarray, np.ndarray]:
+        return evaluate(kind, traits, np.full(n, batch), np.full(n, context_len))
+
+    (seconds, points), (longer, farther), (_, fuller) = at(4, 512), at(4, 9000), at(64, 512)
+    assert (points[:, 0] < fuller[:, 0]).all()
+    assert (points[:, 1:] == fuller[:, 1:]).all()
+    assert (points[:, 0] == farther[:, 0]).all()
+    assert KINDS[kind].grows == bool((points != farther).any())
+    assert KINDS[kind].grows == bool((seconds != longer).any())
