@@ -118,12 +118,16 @@ def _described(said: Learned, terms: Array, target: Array) -> RooflineCoefficien
 
 
 def _kriged(said: Learned, points: Array, missed: Array) -> LocalCorrection:
-    """What is left near each run, as far as it is smooth and the run is trusted."""
+    """What is left near each run, as far as it is smooth and the run is trusted.
+
+    A few runs speak for all models alike: they are too few to tell one model from another.
+    """
     near = said.smooth**2 * matern(points, points)
     near[np.diag_indices_from(near)] += said.single**2 / said.trusted
     weights = np.asarray(said.smooth**2 * np.linalg.solve(near, missed))
     low, high = min(float(missed.min()), 0.0), max(float(missed.max()), 0.0)
-    return LocalCorrection(points, weights, len(points), low, high)
+    alike = np.full(len(points), "")
+    return LocalCorrection(points, weights, len(points), low, high, alike)
 
 
 def _near(rows: pd.DataFrame, base: Array, ridge: float) -> LocalCorrection:
