@@ -127,21 +127,29 @@ class LocalCorrection:
         other = (self.models != model) & (self.models != "")
         return replace(self, weights=np.where(other, OTHER_MODEL, 1.0) * self.weights)
 
-    def __call__(self, points: Array) -> tuple[Array, Array]:
-        """Log correction and similarity at points (rows, d), each (rows,)."""
-        if len(points) * len(self.weights) <= FEW:
+    def __call__(self, points: Array, models: Texts | None = None) -> tuple[Array, Array]:
+        """Log correction and similarity at points (rows, d), each (rows,).
+
+        models: (rows,) what each row is of; by default each row speaks as its own, see `of`.
+        """
+        if models is None and len(points) * len(self.weights) <= FEW:
             kernel = decayed(squares(points, self.landmarks))
             return np.clip(kernel @ self.weights, self.low, self.high), kernel.max(axis=1)
         value, near = np.zeros(len(points)), np.zeros(len(points))
+        told, column = np.zeros(len(points), dtype=np.intp), self.weights[:, None]
+        if models is not None and len(points):  # a column of weights for each model
+            names, told = np.unique(models, return_inverse=True)
+            column = np.array([self.of(str(name)).weights for name in names]).T
         parts = [
-            (self.landmarks[some], self.weights[some], kept)
+            (self.landmarks[some], column[some], kept)
             for some, kept in by_weight(self.weights, len(points))
         ]
 
         def at(rows: slice) -> None:
+            each = np.arange(len(value[rows]))
             for landmarks, weights, kept in parts:
                 kernel = decayed(squares(points[rows], landmarks).astype(kept, copy=False))
-                value[rows] += kernel @ weights
+                value[rows] += (kernel @ weights)[each, told[rows]]
                 np.maximum(near[rows], kernel.max(axis=1), out=near[rows])
 
         for _ in in_threads(at, list(blocks(len(points), len(self.weights))), len(points)):
@@ -244,10 +252,9 @@ class TrafficRegressor:
         if not known:
             return value, near
         points, models = coordinates(features), _models(features)
-        for local, rows in known:
-            for model in np.unique(models[rows]):
-                own = rows[models[rows] == model]
-                value[own], near[own] = local.of(model)(points[own])
+        told = in_threads(lambda one: one[0](points[one[1]], models[one[1]]), known, len(points))
+        for (_, rows), found in zip(known, told, strict=True):
+            value[rows], near[rows] = found
         return value, near
 
     def _fit_one(self, points: Array, models: Texts, target: Array) -> LocalCorrection:

@@ -15,7 +15,14 @@ from capmodel.features import add_features, deployments
 from capmodel.gpus import load_gpu
 from capmodel.kernel_rows import Pair, corrected_by
 from capmodel.operators import KINDS, evaluate, operators
-from capmodel.regressor import FEW, ROOFLINE, THREADED_ROWS, LocalCorrection, in_threads
+from capmodel.regressor import (
+    FEW,
+    OTHER_MODEL,
+    ROOFLINE,
+    THREADED_ROWS,
+    LocalCorrection,
+    in_threads,
+)
 from capmodel.shapes import load_shape
 
 
@@ -151,12 +158,17 @@ def test_a_local_correction_by_hand(n: int) -> None:
     rng = np.random.default_rng(n)
     landmarks, weights = rng.normal(size=(90, 14)), rng.normal(size=90)
     points = rng.normal(size=(n, 14))
-    value, near = LocalCorrection(landmarks, weights, 90, -1.0, 0.5)(points)
+    of = rng.choice(["a", "b", ""], 90)
+    local = LocalCorrection(landmarks, weights, 90, -1.0, 0.5, of)
     far = np.sqrt(5 * ((points[:, None] - landmarks) ** 2).sum(axis=2))
     kernel = (1 + far + far**2 / 3) * np.exp(-far)
     off = 1e-6 if n * len(weights) > FEW else 1e-12  # single precision for many
-    assert value == pytest.approx(np.clip(kernel @ weights, -1.0, 0.5), abs=off)
-    assert near == pytest.approx(kernel.max(axis=1), abs=off)
+    models = rng.choice(["a", "c"], n)
+    speaks = np.where((models[:, None] == of) | (of == ""), 1.0, OTHER_MODEL)
+    for given, expected in ((None, kernel), (models, kernel * speaks)):
+        value, near = local(points, given)
+        assert value == pytest.approx(np.clip(expected @ weights, -1.0, 0.5), abs=off)
+        assert near == pytest.approx(kernel.max(axis=1), abs=off)
 
 
 @pytest.mark.parametrize("most", [30, 10**9])
