@@ -102,7 +102,9 @@ class Corrected:
     def predict(self, featured: pd.DataFrame) -> Array:
         rows = self._with_roofline(featured)
         if self.shared is None:
-            return self.correction.predict(rows.assign(**{ROOFLINE: self._with_curves(rows)[0]}))
+            return self.correction.predict(
+                rows.assign(**{ROOFLINE: self._with_curves(rows, judged=False)[0]})
+            )
         return np.asarray(rows[ROOFLINE].to_numpy(float) * np.exp(self._by_shared(rows)[0]))
 
     def similarity(self, featured: pd.DataFrame) -> Array:
@@ -200,9 +202,9 @@ class Corrected:
                 value[own], near[own] = self.correction.correct(rows.iloc[own])
         return value, near
 
-    def _with_curves(self, rows: pd.DataFrame) -> tuple[Array, Array]:
+    def _with_curves(self, rows: pd.DataFrame, judged: bool = True) -> tuple[Array, Array]:
         """The roofline times what curves say [s], and how near fitted kernels are, (rows,)."""
-        return corrected_by(self.curves, rows)
+        return corrected_by(self.curves, rows, judged)
 
     def _with_roofline(self, featured: pd.DataFrame) -> pd.DataFrame:
         return featured.assign(**{ROOFLINE: self.physics.predict(featured)})

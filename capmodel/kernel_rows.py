@@ -9,7 +9,7 @@ import pandas as pd
 from capmodel.curves import KernelCurves, Steps, by_kind, fit_curves, kernels_at
 from capmodel.features import deployments
 from capmodel.operators import operators
-from capmodel.regressor import ROOFLINE, in_threads, pairs_of
+from capmodel.regressor import ROOFLINE, pairs_of
 
 Array = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
@@ -68,16 +68,9 @@ def corrected_by(
     if not known:
         return seconds, near
     whole, served = steady(features), _Served(features)
-
-    def told(given: tuple[KernelCurves, Places]) -> tuple[Places, Array, Array]:
-        own, rows = given
+    for own, rows in known:
         rows, steps = served.known(rows[whole[rows]])
-        return rows, *own.seconds(steps, len(rows), judged)
-
-    for (own, _), (rows, spent, close) in zip(
-        known, in_threads(told, known, len(features)), strict=True
-    ):
-        near[rows] = close
+        spent, near[rows] = own.seconds(steps, len(rows), judged)
         seconds[rows] *= own.factor(spent, seconds[rows])
     return seconds, near
 

@@ -12,11 +12,9 @@ models disagree about is then averaged for an unseen one, and kept for each of t
 The roofline reaches this module as a column, `ROOFLINE`; it knows no roofline of its own.
 """
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,17 +27,12 @@ Texts = npt.NDArray[np.str_]
 Places = npt.NDArray[np.intp]
 Precision = type[np.float32] | type[np.float64]
 Floats = npt.NDArray[np.floating[Any]]  # of single or double precision
-Part = TypeVar("Part")
-Done = TypeVar("Done")
 
 ROOFLINE = "roofline_s"
 
 # Of many numbers, those with the smaller weights are read in single precision, a third of the time,
 # up to this norm of them: off by 3e-8 of it, 1e-7 at worst, so by less than a millionth of a step.
 FEW, SINGLE = 100_000, 6.0
-# Fewer rows are not worth starting threads for; more threads find no more memory to read.
-THREADED_ROWS = 2000
-THREADS = min(4, os.cpu_count() or 1)
 
 # What a row says of a step of another model, of what it says of its own.
 OTHER_MODEL = 0.95
@@ -144,16 +137,12 @@ class LocalCorrection:
             (self.landmarks[some], column[some], kept)
             for some, kept in by_weight(self.weights, len(points))
         ]
-
-        def at(rows: slice) -> None:
+        for rows in blocks(len(points), len(self.weights)):
             each = np.arange(len(value[rows]))
             for landmarks, weights, kept in parts:
                 kernel = decayed(squares(points[rows], landmarks).astype(kept, copy=False))
                 value[rows] += (kernel @ weights)[each, told[rows]]
                 np.maximum(near[rows], kernel.max(axis=1), out=near[rows])
-
-        for _ in in_threads(at, list(blocks(len(points), len(self.weights))), len(points)):
-            pass
         return np.clip(value, self.low, self.high), near
 
 
@@ -172,18 +161,6 @@ def blocks(n: int, width: int) -> Iterator[slice]:
     at_once = max(1, 40960 // max(width, 1))
     for start in range(0, n, at_once):
         yield slice(start, start + at_once)
-
-
-def in_threads(work: Callable[[Part], Done], parts: Sequence[Part], rows: int) -> Iterator[Done]:
-    """`work` of each part in order, on several cores where they hold enough rows together.
-
-    NumPy lets other threads run while it works on arrays.
-    """
-    if rows < THREADED_ROWS or len(parts) < 2:
-        yield from map(work, parts)
-        return
-    with ThreadPoolExecutor(min(len(parts), THREADS)) as pool:
-        yield from pool.map(work, parts)
 
 
 def matern(left: Array, right: Array) -> Array:
@@ -252,9 +229,8 @@ class TrafficRegressor:
         if not known:
             return value, near
         points, models = coordinates(features), _models(features)
-        told = in_threads(lambda one: one[0](points[one[1]], models[one[1]]), known, len(points))
-        for (_, rows), found in zip(known, told, strict=True):
-            value[rows], near[rows] = found
+        for local, rows in known:
+            value[rows], near[rows] = local(points[rows], models[rows])
         return value, near
 
     def _fit_one(self, points: Array, models: Texts, target: Array) -> LocalCorrection:
@@ -290,10 +266,16 @@ def _models(features: pd.DataFrame) -> Texts:
 
 def pairs_of(features: pd.DataFrame) -> Iterator[tuple[tuple[str, str], npt.NDArray[np.intp]]]:
     """Each (engine, GPU) of the rows, with the rows' positions."""
-    names = features["engine"].astype(str) + "\0" + features["gpu"].astype(str)
-    for name, rows in names.groupby(names.to_numpy(), sort=True).indices.items():
-        engine, _, gpu = str(name).partition("\0")
-        yield (engine, gpu), np.asarray(rows, dtype=np.intp)
+    (engine_of, engines), (gpu_of, gpus) = (
+        pd.factorize(features[name].astype(str), sort=True) for name in ("engine", "gpu")
+    )
+    pair_of = np.where((engine_of < 0) | (gpu_of < 0), -1, engine_of * len(gpus) + gpu_of)
+    order = np.argsort(pair_of, kind="stable")
+    numbers, starts = np.unique(pair_of[order], return_index=True)
+    for number, start, end in zip(numbers, starts, [*starts[1:], len(order)], strict=False):
+        if number >= 0:
+            engine, gpu = divmod(int(number), len(gpus))
+            yield (str(engines[engine]), str(gpus[gpu])), order[start:end]
 
 
 def spread_out(points: Array, n: int) -> npt.NDArray[np.intp]:

@@ -311,11 +311,12 @@ class RooflineRegressor:
             raise FitError("this roofline is not fitted; call fit(features, step_time_s) first")
         if len(self.coefficients_) == 1 or not {"engine", "gpu"} <= set(features.columns):
             return np.tile(np.array(self.coefficients_[()].values), (len(features), 1))
-        pairs = pd.MultiIndex.from_frame(features[["engine", "gpu"]])
-        codes, uniques = pairs.factorize()
-        keys = [self.level(str(engine), str(gpu)) for engine, gpu in uniques]
+        (engine_of, engines), (gpu_of, gpus) = (
+            pd.factorize(features[name], use_na_sentinel=False) for name in ("engine", "gpu")
+        )
+        keys = [self.level(str(engine), str(gpu)) for engine in engines for gpu in gpus]
         table = np.array([self.coefficients_[key].values for key in keys])
-        return np.asarray(table[codes])
+        return np.asarray(table[engine_of * len(gpus) + gpu_of])
 
     def __repr__(self) -> str:
         if not self.coefficients_:

@@ -19,9 +19,7 @@ from capmodel.regressor import (
     FEW,
     OTHER_MODEL,
     ROOFLINE,
-    THREADED_ROWS,
     LocalCorrection,
-    in_threads,
 )
 from capmodel.shapes import load_shape
 
@@ -39,7 +37,7 @@ def estimator() -> Corrected:
 def rows(estimator: Corrected) -> pd.DataFrame:
     """Deployments that ran, at any batch and context, and some that the curves cannot answer."""
     rng, runs = np.random.default_rng(5), load_silicon_runs()
-    some = runs.sample(THREADED_ROWS + 500, random_state=5).reset_index(drop=True)
+    some = runs.sample(2500, random_state=5).reset_index(drop=True)
     some["batch_size"] = np.exp2(rng.uniform(0, 9, len(some))).round()
     some["context_len"] = np.exp2(rng.uniform(5, 17, len(some))).round()
     shapes = [name for name in some if name.startswith("n_") or name.endswith("_size")]
@@ -153,7 +151,7 @@ def test_heavy_weights_are_read_in_full() -> None:
     assert np.abs(single - value)[within].max() > 1e-6
 
 
-@pytest.mark.parametrize("n", [0, 1, 7, 1000, THREADED_ROWS + 1])
+@pytest.mark.parametrize("n", [0, 1, 7, 1000, 2001])
 def test_a_local_correction_by_hand(n: int) -> None:
     rng = np.random.default_rng(n)
     landmarks, weights = rng.normal(size=(90, 14)), rng.normal(size=90)
@@ -179,13 +177,6 @@ def test_codes_are_numbered_in_order(most: int) -> None:
     assert distinct.tolist() == sorted(set(codes.tolist()))
     assert (distinct[which] == codes).all()
     assert [len(part) for part in numbered(codes[:0])] == [0, 0]
-
-
-def test_threads_keep_the_order_and_pass_on_what_fails() -> None:
-    parts = list(range(50))
-    assert list(in_threads(lambda part: part**2, parts, THREADED_ROWS)) == [p**2 for p in parts]
-    with pytest.raises(ZeroDivisionError):
-        list(in_threads(lambda part: 1 / part, parts, THREADED_ROWS))
 
 
 def test_deployments_are_those_of_each_row() -> None:
