@@ -43,8 +43,13 @@ Array = npt.NDArray[np.float64]
 # What runs of a pair that is fitted already scatter by; how far they were found from another
 # version of the same.
 SCATTER, SHIFT = 0.06, 0.15
-# The correction trusts a few runs of a fitted pair less than a full table.
-RIDGE = 0.1
+# The correction trusts a few runs of a fitted pair less than a full table, and none of them further
+# than this many times what they typically miss by: one that went wrong does not carry its like.
+RIDGE, FARTHEST = 0.1, 2.0
+# A run is odd that is off by this factor and by this many times what runs typically are.
+ODD, ODD_TIMES = 1.5, 4.0
+# Fewer rows of a pair than this are no fit of it.
+FEWEST = RooflineRegressor.min_rows
 # With more rows than this a new pair is fitted as any other, near the candidates they point to.
 FEW = 40
 
@@ -55,9 +60,17 @@ def adapt_pair(
     """Coefficients, correction and kernel curves of one engine and GPU after `rows` of it.
 
     rows: rows of `add_features` with `step_time_s`. A pair that is fitted already keeps its
-    coefficients and curves up to one factor, and its correction gains the new rows.
+    coefficients and curves up to one factor, and its correction gains the new rows. Raises
+    ValueError for one that was adapted to fewer than FEWEST rows, which are no longer there.
     """
     known = estimator.physics.roofline.coefficients_.get(pair)
+    fitted = estimator.shared is not None and pair not in estimator.apart
+    if known is not None and known.n_rows < FEWEST and not fitted:
+        raise ValueError(
+            f"Got runs of {' on '.join(pair)}, which was adapted to {known.n_rows} before, but "
+            "expected all of them at once: adapt the calibration from before to the old and new "
+            "ones together, since one by one they say less"
+        )
     if known is None:
         return *_new_pair(candidates_of(estimator.physics.roofline, pair), rows), None
     target, curves = rows["step_time_s"].to_numpy(float), estimator.curves.get(pair)
@@ -72,7 +85,10 @@ def adapt_pair(
         correction=estimator.correction,
         curves={pair: curves} if curves is not None else {},
     ).predict(rows)
-    local = _near(rows, base, RIDGE)
+    left = np.log(target / base)
+    typical = max(SCATTER, 1.4826 * float(np.median(np.abs(left))))
+    heard = base * np.exp(np.clip(left, -FARTHEST * typical, FARTHEST * typical))
+    local = _near(rows.assign(step_time_s=heard), base, RIDGE)
     return found, _joined(estimator.correction.corrections_.get(pair), local), curves
 
 
@@ -159,6 +175,18 @@ def adapted(estimator: Corrected, rows: pd.DataFrame) -> Corrected:
         curves=curves,
         apart=frozenset(apart) if estimator.shared is not None else frozenset(),
     )
+
+
+def odd_runs(estimator: Corrected, rows: pd.DataFrame) -> pd.Series:
+    """Measured over adapted time of the runs that the others do not bear out, by row, worst first.
+
+    estimator: adapted to `rows`, of which it follows none that stands alone.
+    """
+    missed = np.log(rows["step_time_s"].to_numpy(float) / estimator.predict(rows))
+    typical = float(np.median(np.abs(missed)))
+    odd = np.abs(missed) > max(np.log(ODD), ODD_TIMES * typical)
+    found = pd.Series(np.exp(missed), index=rows.index)[odd]
+    return found.iloc[np.argsort(-np.abs(missed[odd]))]
 
 
 def left_out_residuals(

@@ -194,7 +194,8 @@ class Calibration:
         runs: a checked runs table, or rows with their features. The coefficients of a new engine
         and GPU are shrunk from those of all pairs of this one (`capmodel.adaptation`); a pair
         that is fitted already is corrected by the new rows. name: of the new calibration.
-        Raises ValueError when no row is left after the checks.
+        Raises ValueError when no row is left after the checks, and for a pair that this one was
+        adapted to with a few rows: all of a pair's few rows are given at once.
         """
         rows = used_rows(runs)
         intervals, coverage = self.intervals, dict(self.coverage)
@@ -236,7 +237,7 @@ class Calibration:
         card, known_as = load_gpu(gpu), known_engine(text("engine", engine, "an engine's name"))
         degrees = np.unique(numbers("tp", tp, GPUS)).astype(int).tolist()
         steps = feasible_steps(
-            models, card.name, str(known_as), degrees, weight_dtype_name(weight_dtype),
+            models, card, str(known_as), degrees, weight_dtype_name(weight_dtype),
             kv_dtype_name(kv_dtype),
         )  # fmt: skip
         known = None

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from capmodel.dtypes import kv_dtype_name, weight_dtype_name
-from capmodel.engines import WAIT_FOR_ROUTING
+from capmodel.engines import WAIT_FOR_ROUTING, known_engine
 from capmodel.gpus import Gpu, load_gpu
 from capmodel.runs import GPU_COLUMNS, PREFILL_INSIDE, SHAPE_COLUMNS, runs_table
 from capmodel.shapes import ModelShape, load_shape, shape_from_columns
@@ -308,7 +308,9 @@ def _expert_bytes(
 def _waits_for_routing(runs: pd.DataFrame) -> npt.NDArray[np.bool_]:
     if "engine" not in runs:
         return np.zeros(len(runs), dtype=bool)
-    return np.asarray(runs["engine"].isin(WAIT_FOR_ROUTING), dtype=bool)
+    names = [name for name in runs["engine"].unique() if isinstance(name, str) and name.strip()]
+    waiting = [name for name in names if known_engine(name) in WAIT_FOR_ROUTING]
+    return np.asarray(runs["engine"].isin(waiting), dtype=bool)
 
 
 def _prefill(runs: pd.DataFrame, batch: Array, stages: Array) -> tuple[Array, Array, Array, Array]:

@@ -205,7 +205,8 @@ def _predict(
         part = _evaluate(step, traffic, card, peak, batch[here], context[here])
         factors = interval and step.intervals(interval, batch[here], context[here])
         low, high = factors or (np.nan, np.nan)
-        part |= {"low": part["seconds"] * low, "high": part["seconds"] * high}
+        least = np.maximum(part["seconds"] * low, step.floor(batch[here], context[here]))
+        part |= {"low": least, "high": part["seconds"] * high}
         for name, values in part.items():
             found.setdefault(name, np.empty(batch.shape))[here] = values
         doubts |= dict.fromkeys(

@@ -260,7 +260,8 @@ def _models(features: pd.DataFrame) -> Texts:
     """Model of each row by the catalogue's name; an empty text where none is told."""
     if "model" not in features:
         return np.full(len(features), "")
-    codes, names = pd.factorize(features["model"])
+    given = features["model"].astype(object)
+    codes, names = pd.factorize(given.where(given.notna(), ""))
     return np.array([catalogue_name(name) for name in names], dtype=str)[codes]
 
 

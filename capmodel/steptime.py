@@ -107,7 +107,7 @@ class StepTime:
         found = np.asarray(total * factor.reshape(sizes.shape))
         if self.rising is not None:
             found = found * self.rising(sizes, context_len)
-        return np.maximum(found, self._floor(sizes, context_len, prompts, lengths))
+        return np.maximum(found, self.floor(sizes, context_len, prompts, lengths))
 
     def interval_factors(self, coverage: float) -> tuple[float, float] | None:
         """(low, high) factors on the estimate at that coverage, of a step among the rows.
@@ -179,7 +179,7 @@ class StepTime:
     ) -> Array:
         """The sum of the terms, never below the floor [s]."""
         given = batch, context_len, prefill_tokens, prompt_len
-        return np.maximum(sum(self.terms(*given).values()), self._floor(*given))
+        return np.maximum(sum(self.terms(*given).values()), self.floor(*given))
 
     def _one(self, batch: float, context_len: float, prefill: float, prompt_len: float) -> float:
         """`seconds` of one step, in plain arithmetic."""
@@ -203,9 +203,10 @@ class StepTime:
         least = max((_cost_of_one(cost, *given) for cost in self.floors), default=0.0)
         return max(total, least), least
 
-    def _floor(
-        self, batch: Number, context_len: Number, prefill_tokens: Number, prompt_len: Number
-    ) -> Number:
+    def floor(
+        self, batch: Number, context_len: Number, prefill_tokens: Number = 0.0,
+        prompt_len: Number = 0.0,
+    ) -> Number:  # fmt: skip
         """Bytes at datasheet bandwidth or FLOP at peak, whichever takes longer [s]."""
         least: Number = 0.0
         for cost in self.floors:

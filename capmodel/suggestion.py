@@ -10,6 +10,7 @@ before any is made.
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +18,12 @@ import pandas as pd
 
 from capmodel.estimators import Roofline
 from capmodel.features import add_features
+from capmodel.gpus import Gpu, load_gpu
 from capmodel.known_pairs import SMOOTH, candidates_of, shortest
 from capmodel.kvcache import check_tp
 from capmodel.regressor import coordinates, matern
 from capmodel.roofline import design
+from capmodel.runs import GPU_COLUMNS
 from capmodel.shapes import load_shape
 
 Array = npt.NDArray[np.float64]
@@ -42,7 +45,7 @@ MOST_STEPS = 2500
 
 
 def feasible_steps(
-    models: Sequence[str], gpu: str, engine: str, tps: Sequence[int], weight_dtype: str,
+    models: Sequence[str], gpu: str | Gpu, engine: str, tps: Sequence[int], weight_dtype: str,
     kv_dtype: str,
 ) -> pd.DataFrame:  # fmt: skip
     """Decode steps that fit in memory, on a grid of batch and context, with their features.
@@ -58,7 +61,8 @@ def feasible_steps(
     grid = pd.DataFrame(
         ((*one, *step) for one in deployed for step in itertools.product(BATCHES, CONTEXTS)),
         columns=["model", "tp", "batch_size", "context_len"],
-    ).assign(engine=engine, gpu=gpu, weight_dtype=weight_dtype, kv_dtype=kv_dtype)
+    ).assign(engine=engine, weight_dtype=weight_dtype, kv_dtype=kv_dtype)
+    grid = grid.assign(**_columns(gpu, weight_dtype))
     longest = {model: load_shape(model).max_context or CONTEXTS[-1] for model in models}
     grid = grid[grid["context_len"] <= grid["model"].map(longest)]
     featured = add_features(grid.reset_index(drop=True))
@@ -66,12 +70,24 @@ def feasible_steps(
     fits = stored <= FILLED * featured["gpu_memory_bytes"]
     if not fits.any():
         raise ValueError(
-            f"Got {', '.join(models)} on {gpu} at tp {', '.join(map(str, tps))}: no step fits in "
-            "its memory; name more GPUs (--tp) or a narrower weight dtype"
+            f"Got {', '.join(models)} on {load_gpu(gpu).name} at tp {', '.join(map(str, tps))}: "
+            "no step fits in its memory; name more GPUs (--tp) or a narrower weight dtype"
         )
     kept = featured[fits]
     some = np.unique(np.linspace(0, len(kept) - 1, min(len(kept), MOST_STEPS)).astype(int))
     return kept.iloc[some].reset_index(drop=True)
+
+
+def _columns(gpu: str | Gpu, weight_dtype: str) -> dict[str, Any]:
+    """What a runs table says of a GPU: its name, and its figures where no catalogue has them."""
+    card = load_gpu(gpu)
+    try:
+        if load_gpu(card.name) == card:
+            return {"gpu": card.name}
+    except ValueError:
+        pass
+    own = card.memory_bytes, card.bandwidth_bytes_per_s, card.matmul_flops_per_s(weight_dtype)
+    return {"gpu": card.name, **dict(zip(GPU_COLUMNS, own, strict=True))}
 
 
 def _splits(model: str, tp: int) -> bool:

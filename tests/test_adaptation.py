@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import capmodel as cm
-from capmodel.adaptation import FEW, adapted
+from capmodel.adaptation import FEW, adapted, odd_runs
 from capmodel.calibration import Calibration, fit
 from capmodel.cli.fit import command
 from capmodel.datasets import make_runs
@@ -160,6 +160,44 @@ def test_a_run_gone_wrong_does_not_carry_the_others(
     assert np.median(spoilt) < np.median(clean) + 0.01
 
 
+def test_a_run_gone_wrong_of_a_known_pair_does_not_carry_its_like(
+    without_h200: Calibration, rows: pd.DataFrame
+) -> None:
+    """Eight runs of a pair that is fitted, all slower by a third, one of them by ten times more."""
+    pair = rows[(rows["gpu"] == "h100-sxm") & (rows["engine"] == rows["engine"].iloc[0])]
+    own = pair.iloc[:: max(len(pair) // 8, 1)].iloc[:8]
+    seconds = 1.3 * own["step_time_s"] * np.where(np.arange(len(own)) == 2, 10.0, 1.0)
+    wrong = own.assign(step_time_s=seconds, throughput_tok_s=np.nan)
+    fitted = adapted(without_h200.estimator, wrong)
+    moved = fitted.predict(pair) / without_h200.estimator.predict(pair)
+    assert 1.1 < np.median(moved) < 1.5
+    assert moved.max() < 1.7
+    odd = odd_runs(fitted, wrong)
+    assert odd.index.tolist() == [wrong.index[2]]
+    assert odd.iloc[0] == pytest.approx(10.0, rel=0.3)
+    assert not len(odd_runs(adapted(without_h200.estimator, own), own))
+
+
+def test_a_few_runs_are_given_at_once(without_h200: Calibration, new_rows: pd.DataFrame) -> None:
+    one = without_h200.adapt(new_rows.iloc[:3])
+    with pytest.raises(ValueError, match="all of them at once"):
+        one.adapt(new_rows.iloc[:5])
+    enough = without_h200.adapt(new_rows[new_rows["engine"] == new_rows["engine"].iloc[0]])
+    assert enough.adapt(new_rows[new_rows["engine"] == new_rows["engine"].iloc[0]].iloc[:3])
+
+
+def test_one_run_is_never_surer_than_two(without_h200: Calibration, new_rows: pd.DataFrame) -> None:
+    own = new_rows[new_rows["engine"] == new_rows["engine"].iloc[0]]
+    row, widths = own.iloc[10], []
+    for n in (1, 2, 5):
+        fitted = without_h200.adapt(own.iloc[:n])
+        low, high = fitted.step_time(
+            "llama-3-70b", "h200-sxm", tp=8, engine=row["engine"]
+        ).interval_factors(0.9)
+        widths.append(high / low)
+    assert widths[0] > widths[1] > widths[2]
+
+
 def test_many_rows_are_fitted_as_a_table_is(
     without_h200: Calibration, new_rows: pd.DataFrame
 ) -> None:
@@ -255,6 +293,13 @@ class TestSuggestion:
         assert set(tps["llama-3-8b"]) == {1, 8}
         assert set(tps["qwen2.5-7b"]) == {1}
         assert len(steps) == 100
+
+    def test_a_gpu_of_ones_own(self, without_h200: Calibration) -> None:
+        own = {"name": "mine", "memory_bytes": 6e10, "bandwidth_bytes_per_s": 2e12,
+               "bf16_flops_per_s": 4e14}  # fmt: skip
+        found = without_h200.suggest("llama-3-8b", own, n=2)
+        assert found["gpu"].tolist() == ["mine", "mine"]
+        assert found["typical_error"].is_monotonic_decreasing
 
     def test_nothing_fits(self) -> None:
         with pytest.raises(ValueError, match="no step fits"):

@@ -101,6 +101,8 @@ def test_stages_of_a_model_with_experts_wait_for_the_router_in_llama_cpp() -> No
     found = add_features(runs(model="mixtral-8x7b", engine="llama.cpp", **given))
     assert found["prefill_passes"].tolist() == [1.0, 1.0, 1.0]
     assert (found["weight_s"] == found["weight_s"][0]).all()
+    spelled = add_features(runs(model="mixtral-8x7b", engine="llamacpp", **given))
+    assert spelled["prefill_passes"].tolist() == [1.0, 1.0, 1.0]
     dense = add_features(runs(model="llama-2-7b", engine="llama.cpp", **given))
     assert dense["prefill_passes"].tolist() == [1.0, 0.5, 0.25]
     elsewhere = add_features(runs(model="mixtral-8x7b", engine="vllm", **given))

@@ -423,3 +423,16 @@ def test_a_calibration_s_name_is_a_text_on_one_line() -> None:
     for name in (5, "", None):
         with pytest.raises(ValueError, match="Got name="):
             fit(rows, name=name)  # type: ignore[arg-type]
+
+
+def test_an_intervals_lower_end_is_not_below_the_floor() -> None:
+    """From a few tokens to far beyond all rows, where bounds are widest."""
+    for engine, gpu in (("llama.cpp", "h100-sxm"), ("vllm", "a100-40gb-sxm")):
+        batch, context = np.meshgrid([1, 32, 256], [64, 8192, 65_536])
+        found = cm.predict("llama-3-8b", gpu, engine=engine, batch_size=batch, context_len=context,
+                           interval=0.99)  # fmt: skip
+        card = cm.load_gpu(gpu)
+        read = cm.weight_bytes("llama-3-8b") + batch * context * cm.kv_bytes_per_token("llama-3-8b")
+        floor = 0.9 * read / card.bandwidth_bytes_per_s  # input embeddings are not read
+        assert (found.low_s >= floor).all()
+        assert (found.low_s <= found.step_time_s).all()

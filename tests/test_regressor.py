@@ -70,3 +70,15 @@ def test_rows_that_tell_no_model_are_heard_alike() -> None:
     rows = pd.concat([steps(model) for model in FACTORS], ignore_index=True).drop(columns="model")
     regressor = TrafficRegressor().fit(rows, 1.1 * rows[ROOFLINE])
     np.testing.assert_allclose(regressor.predict(rows) / rows[ROOFLINE], 1.1, rtol=0.01)
+
+
+def test_a_model_not_told_is_not_another_rows_model() -> None:
+    regressor, rows = fitted(), steps("llama-3-8b")
+    named = rows.assign(model=["llama-3-8b"] * 6 + [None] * 6)
+    value, _ = regressor.correct(named)
+    untold, _ = regressor.correct(rows.assign(model=""))
+    np.testing.assert_allclose(value[6:], untold[6:], rtol=1e-12)
+    known, _ = regressor.correct(rows)
+    np.testing.assert_allclose(value[:6], known[:6], rtol=1e-12)
+    alone, _ = regressor.correct(named.iloc[[7]])
+    assert alone[0] == pytest.approx(untold[7], rel=1e-12)

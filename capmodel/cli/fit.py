@@ -73,10 +73,10 @@ def command(
         raise ValueError(f"--out {out} is a folder; name a file")
     known = _base(base) if base is not None or not runs else None
     table = read_runs(list(runs)) if runs else None
+    left_out = screen_runs(table).aside if table is not None else None
     aside: dict[str, int] = {}
-    if table is not None:
-        rules = screen_runs(table).aside["rule"]
-        aside = {str(rule): int(n) for rule, n in rules.value_counts().items()}
+    if left_out is not None:
+        aside = {str(rule): int(n) for rule, n in left_out["rule"].value_counts().items()}
     used = used_rows(table) if table is not None else None
     words = ["capmodel", "fit", *(path.name for path in runs)]
     words += ["--adapt", Path(base).name] if base else []
@@ -93,10 +93,11 @@ def command(
                 seed,
                 as_json,
                 date=date,
-                set_aside={str(rule): int(n) for rule, n in aside.items()},
+                set_aside=aside,
                 **named,
             )
     assert calibration is not None  # noqa: S101
+    odd = _odd(calibration, used) if known is not None and used is not None else {}
     report: dict[str, object] = {}
     if suggest is not None:
         if not models or gpu is None:
@@ -119,10 +120,20 @@ def command(
                 "coefficients": calibration.summary.to_dict("records"),
                 "unsure": {name: list(own) for name, own in calibration.unsure.items()},
                 "splits": card.to_dict() if card else {}, "written": str(out),
+                "set_aside": aside, "odd": odd,
             }  # fmt: skip
         options.print_json(report)
         return
+    if left_out is not None and len(left_out):
+        from capmodel.cli.tables import print_aside
+        from capmodel.cli.terminal import terminal
+
+        print_aside(left_out, terminal())
     _show(calibration, card, used, out, base)
+    for run, factor in odd.items():
+        click.echo(
+            f"{run} takes {factor:.2g} times what the other runs bear out; measure it again."
+        )
     if suggest is not None:
         from capmodel.cli.tables import print_suggested
         from capmodel.cli.terminal import terminal
@@ -145,6 +156,21 @@ def _base(name: str | None) -> "Calibration":
             f"Got --adapt {name}, but expected {', '.join(shipped)} or a file of `capmodel fit`"
         )
     return load_calibration(name)
+
+
+def _odd(calibration: "Calibration", used: "pd.DataFrame") -> dict[str, float]:
+    """Runs that the others do not bear out: what they are, and measured over expected time."""
+    from capmodel.adaptation import odd_runs
+
+    numbered = used.reset_index(drop=True)
+    found = odd_runs(calibration.estimator, numbered)
+    rows = numbered.loc[found.index]
+    names = [
+        f"{row.run_id}: {row.model} on {row.gpu}, tp {row.tp}, batch {row.batch_size:,.4g}, "
+        f"context {row.context_len:,.0f}"
+        for row in rows.itertuples()
+    ]
+    return dict(zip(names, found.round(3).tolist(), strict=True))
 
 
 def _fitted(

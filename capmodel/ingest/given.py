@@ -17,7 +17,7 @@ import pandas as pd
 from capmodel.gpus import load_gpu
 from capmodel.ingest.documents import refuse
 from capmodel.runs import RUNS, RunsError, problem_table
-from capmodel.shapes import load_shape
+from capmodel.shapes import ModelShape, load_shape
 
 Value = str | float
 
@@ -93,6 +93,7 @@ def complete(
     if "gpu" in filled and "memory_bytes" not in filled:
         filled["gpu"] = _known(filled["gpu"], given.gpus, given.values.get("gpu"), _gpu_name)
     if "model" in filled and "n_layers" not in filled:
+        _check_shapes(filled["model"], given.models, path)
         filled["model"] = _known(
             filled["model"], given.models, given.values.get("model"), _shape_name
         )
@@ -164,12 +165,31 @@ _QUANTISED = re.compile(
 )
 
 
+def _check_shapes(names: pd.Series, translation: Mapping[str, str], path: Path) -> None:
+    """Raise RunsError where two names of a file mean models of one name and unlike layers."""
+    seen: dict[str, tuple[str, ModelShape]] = {}
+    for name in names.dropna().unique():
+        shape = _shape(translation.get(str(name), str(name)))
+        if shape is None:
+            continue
+        before, other = seen.setdefault(shape.name, (str(name), shape))
+        if not shape.alike(other):
+            reason = f"it is called {shape.name} as {before} is, but has other layers; rename one"
+            raise refuse(path, "model", reason, str(name))
+
+
 def _shape_name(name: str) -> str:
-    """The shape's name in the catalogue; a quantised copy has the shape of its original."""
+    """The shape's name in the catalogue, an empty one where it is unknown."""
+    shape = _shape(name)
+    return shape.name if shape is not None else ""
+
+
+def _shape(name: str) -> ModelShape | None:
+    """The shape of a name; a quantised copy has the shape of its original."""
     bare = name.rstrip("/").rsplit("/", 1)[-1]
     for candidate in (name, bare, _QUANTISED.sub("", bare)):
         try:
-            return load_shape(candidate).name
+            return load_shape(candidate)
         except ValueError:
             continue
-    return ""
+    return None

@@ -1,6 +1,7 @@
 """`load_shape`: one door for every way of naming a model."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +79,12 @@ def _from_path(path: Path) -> ModelShape:
     file = path / "config.json" if path.is_dir() else path
     name = file.parent.name if file.name == "config.json" else file.stem
     try:
-        return shape_from_table(_with_quantization(read_table(file), file), name)
+        shape = shape_from_table(_with_quantization(read_table(file), file), name)
     except ValueError as error:
         raise ValueError(f"{error} (in {one_line(file)})") from None
+    if in_catalogue(shape.name) and not shape.alike(find_shape(shape.name)):
+        return replace(shape, name=f"{shape.name} (own)")  # measured rows of that name are another
+    return shape
 
 
 def _with_quantization(table: dict[str, Any], file: Path) -> dict[str, Any]:

@@ -138,6 +138,11 @@ class ModelShape:
         """Cheap, so that a shape can key a cache; equality still compares every field."""
         return hash((self.name, self.hidden_size, self.vocab_size))
 
+    def alike(self, other: "ModelShape") -> bool:
+        """Whether both have the same layers, whatever they are called and where they come from."""
+        mine = self.hidden_size, self.vocab_size, self.groups
+        return mine == (other.hidden_size, other.vocab_size, other.groups)
+
     @property
     def n_layers(self) -> int:
         """Layers of the main stack."""
