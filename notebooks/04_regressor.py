@@ -341,7 +341,7 @@ mixed = versions_mixed(used)
 # Where all models share cache heads among query heads, rows cannot tell reading the cache from
 # attention's work, and the fit had put the first at zero; a model with a head of cache for every
 # query head was then far off. With attention ± 200 a new GPU gained less from eight runs (25 %
-# where ± 60 leaves 18), so the last row was kept. Of the 8.1 points 1.8 are three groups of rows
+# where ± 60 leaves 18), so the last row was kept. Of the 8.1 points 1.7 are three groups of rows
 # whose like no other model shows: Llama-2-7B under vLLM on two and four Max 1550, Mixtral under
 # llama.cpp on Max 1550 and MI300X.
 #
