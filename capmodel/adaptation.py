@@ -23,14 +23,8 @@ from capmodel.known_pairs import (
     learned,
     shortest,
 )
-from capmodel.regressor import (
-    ROOFLINE,
-    LocalCorrection,
-    TrafficRegressor,
-    coordinates,
-    matern,
-    spread_out,
-)
+from capmodel.matern import matern, spread_out
+from capmodel.regressor import ROOFLINE, LocalCorrection, TrafficRegressor, coordinates
 from capmodel.roofline import (
     RooflineCoefficients,
     RooflineRegressor,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from capmodel.baselines import Nearest, RawBoosting, RawLinear
-from capmodel.curves import KernelCurves, kernels_of
+from capmodel.curves import KernelCurves
 from capmodel.gpus import Gpu
 from capmodel.kernel_rows import contested, corrected_by, curves_of, steady
 from capmodel.operators import operators
@@ -27,6 +27,7 @@ from capmodel.regressor import ROOFLINE, LocalCorrection, TrafficRegressor, pair
 from capmodel.roofline import RooflineRegressor
 from capmodel.shapes import ModelShape
 from capmodel.splits import split_named, split_runs, why_absent
+from capmodel.step_kernels import kernels_of
 
 Array = npt.NDArray[np.float64]
 

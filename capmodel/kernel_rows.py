@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from capmodel.curves import KernelCurves, Steps, by_kind, fit_curves, kernels_at
+from capmodel.curves import KernelCurves, fit_curves
 from capmodel.features import deployments
 from capmodel.operators import operators
 from capmodel.regressor import ROOFLINE, pairs_of
+from capmodel.step_kernels import Steps, by_kind, kernels_at
 
 Array = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]

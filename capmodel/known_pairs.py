@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from capmodel.estimators import Roofline
-from capmodel.regressor import matern
+from capmodel.matern import matern
 from capmodel.roofline import PRIOR, SPREAD, RooflineRegressor, coefficients_from
 
 Array = npt.NDArray[np.float64]

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from capmodel.regressor import ROOFLINE, LocalCorrection, Texts, coordinates, matern, spread_out
+from capmodel.matern import matern, spread_out
+from capmodel.regressor import ROOFLINE, LocalCorrection, Texts, coordinates
 from capmodel.roofline import SPREAD, RooflineCoefficients, design, fit_coefficients
 
 Array = npt.NDArray[np.float64]

@@ -21,7 +21,8 @@ from capmodel.features import add_features
 from capmodel.gpus import Gpu, load_gpu
 from capmodel.known_pairs import SMOOTH, candidates_of, shortest
 from capmodel.kvcache import check_tp
-from capmodel.regressor import coordinates, matern
+from capmodel.matern import matern
+from capmodel.regressor import coordinates
 from capmodel.roofline import design
 from capmodel.runs import GPU_COLUMNS
 from capmodel.shapes import load_shape

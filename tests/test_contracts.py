@@ -32,7 +32,7 @@ FLOORS = (
     {"kvcache", "weights", "runs", "distributed", "cells", "problems", "own_entries",
      "filed"},
     {"memory", "ingest", "datasets", "catalog_rows"},
-    {"features", "traffic", "operators"},
+    {"features", "traffic", "operators", "step_kernels", "matern"},
     {"quality", "roofline", "regressor", "curves", "kernel_rows", "anchors", "splits", "baselines",
      "bands", "steptime", "coverage", "profile", "saturation", "ceiling"},
     {"conformal", "estimators", "evaluation", "adaptation", "suggestion", "known_pairs", "pooling",

@@ -8,7 +8,7 @@ import pytest
 
 import capmodel as cm
 from capmodel.calibration import CalibrationError, fit
-from capmodel.curves import fit_curves, kernels_of
+from capmodel.curves import fit_curves
 from capmodel.datasets import load_silicon_runs, make_runs
 from capmodel.estimators import Corrected
 from capmodel.evaluation import used_rows
@@ -16,6 +16,7 @@ from capmodel.features import deployments
 from capmodel.kernel_rows import steady
 from capmodel.loading import calibration_from
 from capmodel.operators import operators
+from capmodel.step_kernels import kernels_of
 
 
 @pytest.fixture(scope="module")

@@ -8,20 +8,17 @@ import pandas as pd
 import pytest
 
 import capmodel as cm
-from capmodel.curves import Curve, KernelCurves, numbered
+from capmodel.curves import Curve, KernelCurves
 from capmodel.datasets import load_silicon_runs
 from capmodel.estimators import Corrected
 from capmodel.features import add_features, deployments
 from capmodel.gpus import load_gpu
 from capmodel.kernel_rows import Pair, corrected_by
+from capmodel.matern import FEW
 from capmodel.operators import KINDS, evaluate, operators
-from capmodel.regressor import (
-    FEW,
-    OTHER_MODEL,
-    ROOFLINE,
-    LocalCorrection,
-)
+from capmodel.regressor import OTHER_MODEL, ROOFLINE, LocalCorrection
 from capmodel.shapes import load_shape
+from capmodel.step_kernels import numbered
 
 
 @pytest.fixture(scope="module")
